@@ -46,7 +46,7 @@ class Agents:
         at_once: int = AT_ONCE,
         seconds: float = PATIENCE,
     ) -> None:
-        """Ask at most `at_once` nodes at a time, each for so many seconds at most."""
+        """Ask at most `at_once` nodes at a time, each for at most `seconds` seconds."""
         self._cluster = cluster
         self._commands = PodCommands(cluster, most=MOST)
         self._at_once, self._seconds = at_once, seconds
@@ -94,7 +94,10 @@ class Agents:
         return tuple(await asyncio.gather(*map(in_turn, self.nodes)))
 
     async def node(self, name: str) -> Observation:
-        """Return what a node sees of itself; raise Refused without an agent, Unavailable."""
+        """Return the Observation that a node's agent makes of its own node.
+
+        Raise Refused where the node has no agent, Unavailable where its agent does not answer.
+        """
         return await self._seen(name, "node")
 
     async def pod(self, pod: PodName) -> Observation:
@@ -122,7 +125,10 @@ class Agents:
         return seen
 
     async def _observed(self, pod: PodName) -> ObservedPod | None:
-        """Return the pod by the API server; None where it may not be read."""
+        """Return the pod as the API server describes it; None where reading it is refused.
+
+        Raise NoSuchPod where the API server has no such pod.
+        """
         try:
             return (await pod_by_api(self._cluster, pod))[0]
         except NoSuchPod:

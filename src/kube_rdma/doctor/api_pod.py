@@ -30,7 +30,10 @@ _UNBOUND = "unbound immediate PersistentVolumeClaims"
 
 
 async def pod_by_api(cluster: Cluster, pod: PodName) -> tuple[model.ObservedPod, FullPod]:
-    """Return the pod as the API server has it; raise Refused if there is none."""
+    """Read a pod from the API server; return what the doctor sees of it, and the whole object.
+
+    Raise NoSuchPod (a Refused) where the API server has no such pod.
+    """
     template, whole = present(await whole_pod(cluster, pod.namespace, pod.name), pod)
     return await observed_pod(cluster, template, whole), whole
 
@@ -38,7 +41,7 @@ async def pod_by_api(cluster: Cluster, pod: PodName) -> tuple[model.ObservedPod,
 async def observed_pod(
     cluster: Cluster, template: PodTemplate, whole: FullPod
 ) -> model.ObservedPod:
-    """Return the pod by its object, without its processes; of one that waits also the reason."""
+    """Return what a Pod object tells the doctor; of a waiting pod, also the reason from Events."""
     pod = PodName(template.namespace, template.name)
     phase = status_of(whole).phase
     status = whole.annotation(network_status.ANNOTATION) or ""
@@ -68,7 +71,11 @@ async def observed_pod(
 
 
 async def reason_of(cluster: Cluster, template: PodTemplate, whole: FullPod) -> str:
-    """Return why a pod does not run, as `REASON: message`; "" for one that runs, or silence."""
+    """Return why a pod does not run, as `REASON: message`.
+
+    Return "" for a pod that runs or has succeeded, and where neither status nor Events give a
+    reason.
+    """
     status = status_of(whole)
     if status.phase in ("Running", "Succeeded"):
         return ""
@@ -91,9 +98,10 @@ async def event_reason(
     choice: str,
     of: Callable[[str], bool] = bool,
 ) -> str:
-    """Return what the Events of a field selector say of objects whose names are `of` interest.
+    """Return the text of the Event that best says what failed, among Events that `choice` selects.
 
-    It is "" without any, and where they may not be read.
+    `of` decides by the name of an Event's object whether the Event counts. Return "" without such
+    an Event, and where Events may not be read.
     """
     with suppress(Refused):
         every = await events_of(cluster, choice, namespace, _MOST)
@@ -103,7 +111,10 @@ async def event_reason(
 
 
 def _silent(status: FullPodStatus) -> str:
-    """Return what a container waits for, or an unmet condition, of a pod without Events."""
+    """Return why a pod without Events waits: a waiting container's message, or an unmet condition.
+
+    Return "" where the status says neither.
+    """
     for container in status.container_statuses:
         waiting = container.state.waiting
         if waiting and waiting.message:

@@ -68,7 +68,10 @@ async def watched_errors(
     root: Path = Path("/sys"),
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> tuple[ObservedErrors, ...]:
-    """Return ports whose counters rise within some seconds, or are full; raise Unavailable."""
+    """Read the counters of ports twice, `seconds` apart; return the ports with rising or full ones.
+
+    Raise Unavailable where `seconds` is 0, and where no port has counters.
+    """
     if not seconds:
         raise Unavailable("they were not watched, as --interval 0 wants it")
     files = CounterFiles(root, gid_tables=0)
@@ -85,7 +88,10 @@ async def watched_errors(
 
 
 def _counters(files: CounterFiles, statistics: PortCounters) -> PortCounters:
-    """Return both kinds of counters by port; no driver has one name in both."""
+    """Return the counters of each port from sysfs, with the interface statistics of its driver.
+
+    No driver has one name in both.
+    """
     ports = {
         (device.name, port.number): {**port.counters, **port.hw_counters}
         for device in files.read().devices
@@ -96,7 +102,7 @@ def _counters(files: CounterFiles, statistics: PortCounters) -> PortCounters:
 
 
 class KernelReaders(Frozen):
-    """The readers of these parts; by default they ask the kernel of this machine."""
+    """Functions that read what sysfs does not show; by default they ask this machine's kernel."""
 
     flow_control: Callable[[Iterable[tuple[str, str]]], tuple[ObservedFlowControl, ...]] = (
         read_flow_control
@@ -109,7 +115,11 @@ class KernelReaders(Frozen):
 async def read_beside_sysfs(
     survey: Survey, interval: float, readers: KernelReaders | None = None
 ) -> Observation:
-    """Return an Observation of these parts alone, counters watched for `interval` seconds."""
+    """Return an Observation of just what sysfs does not show: counters, flow control, hypervisor.
+
+    The counters are watched for `interval` seconds. A part that cannot be read is named in
+    `not_seen`.
+    """
     readers = readers or KernelReaders()
     reader = PartReader()
     statistics = InterfaceStatistics(survey, readers.statistics)
@@ -127,5 +137,5 @@ async def read_beside_sysfs(
 
 
 def write_beside_sysfs(beside: Observation, tree: Path) -> None:
-    """Write these parts into a recorded tree; raise Refused."""
+    """Write an Observation of what sysfs does not show into a recorded tree; raise Refused."""
     bundle.write(beside, tree / FILE)

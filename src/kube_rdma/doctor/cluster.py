@@ -43,7 +43,7 @@ async def vpc_cni_version(cluster: Cluster) -> str:
 
 
 async def address_uses(cluster: Cluster) -> tuple[AddressUse, ...]:
-    """Return the addresses of all pods that run, on networks besides the cluster's own."""
+    """Return the addresses of all unfinished pods on networks other than the cluster's own."""
     pods = [one for one in await cluster.list(POD) if not one.deleting]
     return tuple(
         use
@@ -98,7 +98,7 @@ class NoSuchPod(Refused):
 
 
 def present(read: tuple[PodTemplate, FullPod] | None, pod: PodName) -> tuple[PodTemplate, FullPod]:
-    """Return both parts of a pod that was read; raise NoSuchPod."""
+    """Return `read`, the template and the whole object of a pod; raise NoSuchPod if it is None."""
     if read is None:
         raise NoSuchPod(
             f"there is no pod {pod.name} in namespace {pod.namespace}",
@@ -114,7 +114,7 @@ async def agent_pods(cluster: Cluster, namespace: str, is_agent: IsAgent) -> tup
 
 
 def _agent(pod: FullPod, is_agent: IsAgent) -> AgentPod | None:
-    """Return the pod as an agent's, None for another pod."""
+    """Return the agent that a pod runs, on its node; None for a pod without an agent or a node."""
     for container in pod.spec.containers:
         argv = (*container.command, *container.args)
         if is_agent(ProgramTemplate(pod.name, container.image, argv)):

@@ -46,9 +46,10 @@ def uid_of(whole: FullPod) -> str:
 def with_containers(
     seen: ObservedPod, whole: FullPod, folder: Path = PROC
 ) -> tuple[ObservedPod, Path]:
-    """Add what the first process of each container shows; return also its network namespace.
+    """Add what the first process of each container shows; return also the pod's network namespace.
 
-    `folder` is the /proc to look in. Raise Unavailable where no process of the pod is in it.
+    `folder` is the /proc with the node's processes. Raise Unavailable where it has no process of
+    the pod.
     """
     pids = proc.processes_of(uid_of(whole), folder)
     if not pids:
@@ -67,9 +68,10 @@ def with_containers(
 
 
 async def with_specs(seen: ObservedPod, whole: FullPod, socket: Path, host: Path) -> ObservedPod:
-    """Add variables and device files as made, where none were seen in a container.
+    """Add environment variables and device files from the container runtime where none were seen.
 
-    Raise Unavailable where the runtime has none.
+    They are those that a container was made with. Raise Unavailable where the runtime cannot tell
+    them.
     """
     ids = container_ids(whole)
     made = {
@@ -83,9 +85,9 @@ async def with_specs(seen: ObservedPod, whole: FullPod, socket: Path, host: Path
 def with_made(
     containers: Sequence[ObservedContainer], made: Mapping[str, MadeContainer], dev: Path
 ) -> tuple[ObservedContainer, ...]:
-    """Add variables and device files as made; those seen in a container itself count more.
+    """Add the environment variables and device files that containers were made with, by their name.
 
-    `dev` is the host's /dev.
+    What was seen in a running container is kept. `dev` is the host's /dev.
     """
     full = {one.name: one for one in containers}
     for name, spec in made.items():
@@ -110,7 +112,7 @@ async def namespace_by_runtime(whole: FullPod, socket: Path) -> Path:
 
 
 def is_open(namespace: Path) -> bool:
-    """Return whether this process may open a namespace; for another's it needs ptrace."""
+    """Return whether this process may open a namespace file; that of another one needs ptrace."""
     try:
         os.close(os.open(namespace, os.O_RDONLY | os.O_CLOEXEC))
     except OSError:
@@ -158,10 +160,11 @@ def _nodes(folder: Path) -> tuple[str, ...] | None:
 
 
 def _made_nodes(made: MadeContainer, dev: Path) -> tuple[str, ...] | None:
-    """Return the device files of an OCI spec, None below a volume that is not the host's /dev.
+    """Return the device files that a container was made with, sorted, by its OCI spec.
 
-    runc makes the devices of the spec, then mounts what lies deeper; over a bind mount at /dev it
-    makes none (libcontainer/rootfs_linux.go, needsSetupDev).
+    None where a volume that is not the host's /dev hides them. runc makes the devices of the spec,
+    then mounts what lies deeper; over a bind mount at /dev it makes none
+    (libcontainer/rootfs_linux.go, needsSetupDev).
     """
     paths = {path for path in made.nodes if path.startswith(f"{DEVICES}/")}
     for at, source in made.mounts:
@@ -179,6 +182,6 @@ def _made_nodes(made: MadeContainer, dev: Path) -> tuple[str, ...] | None:
 
 
 def steering(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the variables that a bundle may hold: they steer RDMA and are nobody's secret."""
+    """Return the variables that steer RDMA programs and hold no secret, sorted by name."""
     kept = ((n, v) for n, v in pairs if _STEERING.fullmatch(n) and not _SECRET.search(n))
     return tuple(sorted(kept))

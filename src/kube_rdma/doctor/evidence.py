@@ -63,7 +63,7 @@ class DoctorPlaces(Frozen):
 
 
 async def observe(places: DoctorPlaces, opener: OpenCluster) -> model.Observation:
-    """Return this node as it is now."""
+    """Return an Observation of this node as it is now, and of a pod on it if one is asked about."""
     reader = PartReader(patience=PATIENCE)
     survey = with_uses(take_survey())  # the agent spares cards that the node uses
     seen = model.Observation(places.node, survey=survey)
@@ -102,9 +102,10 @@ def applied_pools(state: Path) -> AppliedPools:
 async def _of_cluster(
     places: DoctorPlaces, opener: OpenCluster, reader: PartReader
 ) -> model.Observation:
-    """Return the parts of the API server; raise NoSuchPod.
+    """Return an Observation of what the API server tells of the node and the pod.
 
-    A pod that may not be read hides no check that needs no API server.
+    Raise NoSuchPod where the pod that is asked about does not exist. A pod that may not be read
+    hides no check that needs no API server.
     """
     seen = model.Observation(places.node)
     try:
@@ -214,7 +215,7 @@ def _system(host: Path) -> str:
 
 
 def _absent(survey: Survey) -> tuple[str, ...]:
-    """Return the device nodes that are not there, and that the kernel has a device for."""
+    """Return the paths of device files whose devices the kernel has, and which do not exist."""
     folder = next((path for path in _DEV if path.is_dir()), _DEV[-1])
     paths = [char.path for device in survey.devices for char in device.char_devices]
     if survey.rdma_cm:
@@ -225,7 +226,10 @@ def _absent(survey: Survey) -> tuple[str, ...]:
 
 
 def _cni(host: Path, runtime: Runtime | None) -> model.ObservedCni:
-    """Return the folder that the runtime names, else the one that is found; raise Unavailable."""
+    """Return what the CNI folder of a host has; raise Unavailable where the folder is missing.
+
+    It is the folder that the runtime names, else the first usual one that exists.
+    """
     if runtime and runtime.cni_conf:
         folders = named_places(runtime.cni_conf, runtime.cni_binaries or (_BINARIES,), runtime.name)
     else:

@@ -46,9 +46,10 @@ _JOURNALS = ("attachments", "delegated")  # of the agent's state; codec.py has w
 
 
 def recorded(state: Path, pod: PodName, uid: str = "") -> tuple[Attachment, ...] | None:
-    """Return the attachments of a pod in a journal, None where no agent with networks has one.
+    """Return the attachments that the agents' journals below `state` record for a pod.
 
-    A pod of that name and another uid is another pod. Raise Unavailable.
+    Return None where there is no journal. With `uid` only attachments of the pod with that uid
+    count. Raise Unavailable for a journal that cannot be read.
     """
     read = [glances(state / folder, "attachment", Attachment) for folder in _JOURNALS]
     if all(records is None for records in read):
@@ -64,7 +65,7 @@ def recorded(state: Path, pod: PodName, uid: str = "") -> tuple[Attachment, ...]
 def checked(
     attachments: Iterable[Attachment], opened: OpenPod = open_pod
 ) -> tuple[model.ObservedAttachment, ...]:
-    """Compare each interface with the pod as it is; leave out attachments that are being made.
+    """Check each attached interface against its pod now; skip attachments that are not complete.
 
     Raise Unavailable when the pod's namespace is gone, Refused when it may not be entered.
     """
@@ -102,10 +103,11 @@ def noted(
     carriers: Mapping[int, bool | None],
     below: Mapping[int, str] | None = None,
 ) -> tuple[model.ObservedLink, ...]:
-    """Return the links with the names of their parents.
+    """Return links as the doctor shows them, each with its carrier and the name of its parent.
 
-    netlink has a parent's index alone, and indexes of two namespaces may be equal: a parent of a
-    pod's link that could be in either has no name.
+    `below` has the names of the node's links by index, for links of a pod. netlink gives only a
+    parent's index, and indexes of two namespaces may be equal. A parent that could be in either
+    namespace has no name.
     """
     own = {link.index: link.name for link in links}
     names = own if below is None else {at: name for at, name in below.items() if at not in own}
@@ -135,7 +137,10 @@ def observed_routes() -> tuple[model.ObservedRoute, ...]:
 
 
 def with_namespace(seen: model.ObservedPod, namespace: Path) -> model.ObservedPod:
-    """Add links, routes and RDMA devices of its network namespace; raise Unavailable or Refused."""
+    """Add the links, routes and RDMA devices of a pod's network namespace to what was seen of it.
+
+    Raise Unavailable or Refused where the namespace cannot be entered.
+    """
     with rtnl_read.open_rtnl() as netlink:
         below = {one.seen.index: str(one.seen.name) for one in rtnl_read.interfaces(netlink)}
     links = open_inside(namespace, partial(observed_links, below))
@@ -154,7 +159,7 @@ def with_namespace(seen: model.ObservedPod, namespace: Path) -> model.ObservedPo
 async def pod_here(
     cluster: Cluster, pod: PodName, reader: PartReader, *, host: Path, state: Path, runtime: Path
 ) -> model.ObservedPod:
-    """Return the pod by the API server, its processes, the runtime and the agent's journal.
+    """Return a pod of this node, seen through API server, /proc, container runtime and journal.
 
     `host` is the root of the node, `state` the agent's folder, `runtime` the socket of the CRI.
     """
@@ -224,9 +229,10 @@ def counted_pairs(
 
 
 def observed_limits(host: Path, uid: str) -> tuple[model.ObservedLimit, ...]:
-    """Return limits and use by device; none where the node cannot limit, or has no such pod.
+    """Return what a pod uses, and may use at most, of each RDMA device, by its cgroup.
 
-    `host` is the node's root, `uid` the pod's as the kubelet has it. Raise Unavailable.
+    Return () where the node has no cgroups v2, or no such pod. `host` is the node's root, `uid` the
+    pod's as the kubelet has it. Raise Unavailable where the cgroup cannot be read.
     """
     root = inside(host, HOST_CGROUPS)
     if not (root / "cgroup.controllers").is_file():

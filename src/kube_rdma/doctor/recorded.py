@@ -24,7 +24,7 @@ from kube_rdma.model.pools import PoolSpec
 
 
 def observe_recorded(node: str, sysfs: SysfsRoot, config: Path | None = None) -> Observation:
-    """Return what a node of files shows; raise Refused for a folder that is no recording."""
+    """Return an Observation of a recorded node; raise Refused if the folder is no recording."""
     reader = PartReader()
     seen = Observation(node, survey=survey_at(sysfs), from_files=True)
     seen = of_cards(seen, reader, config, _no_record, sysfs)
@@ -40,9 +40,10 @@ def of_cards(
     recorded: Callable[[], tuple[PoolSpec, ...]],
     sysfs: SysfsRoot | None = None,
 ) -> Observation:
-    """Add what a sysfs has of the cards, and the pools of a file, else those that are `recorded`.
+    """Add PCIe links, bridges, IOMMU domains and the pools to an Observation.
 
-    Without a sysfs that of this node is read. Why a file is refused is seen too.
+    The pools are those of the file `config`, else those that `recorded` returns. `sysfs` None reads
+    this node's. Faults of the file become refusals in the Observation.
     """
     survey = seen.survey
     assert survey is not None
@@ -72,7 +73,10 @@ FILE = "doctor.json"
 
 
 def recorded_beside_sysfs(tree: SysfsRoot) -> Observation | None:
-    """Return the parts that no file of sysfs has, None if there are none; raise Refused."""
+    """Return the counters, flow control and hypervisor that a tree records beside its sysfs.
+
+    None if it records none. Raise Refused for a record that cannot be read.
+    """
     if isinstance(tree, RecordedText):
         return bundle.decode(tree.read(FILE), FILE) if tree.holds(FILE) else None
     path = tree / FILE
@@ -80,7 +84,7 @@ def recorded_beside_sysfs(tree: SysfsRoot) -> Observation | None:
 
 
 def with_beside_sysfs(seen: Observation, beside: Observation) -> Observation:
-    """Return an Observation with these parts of another one."""
+    """Return an Observation with the counters, flow control and hypervisor of another one."""
     return replace(
         seen,
         errors=beside.errors,

@@ -29,7 +29,7 @@ _FOLLOWING = " " * len("    Cause  ")
 def doctor_page(
     seen: model.Observation, diagnosis: model.Diagnosis, *, verbose: bool = False
 ) -> page.Page:
-    """Return the page of a node, and of a pod on it.
+    """Return the page of a node's diagnosis, and of a pod on it if one was asked about.
 
     Why the pod does not run comes before all else. What was not checked is named if `verbose`, or
     if that is the only result.
@@ -92,7 +92,10 @@ def doctor_document(seen: model.Observation, diagnosis: model.Diagnosis) -> dict
 
 
 def _claimed(diagnosis: model.Diagnosis) -> Iterator[page.Part]:
-    """Yield the cards that the pod has by claims, by driver, and the limits of checking them."""
+    """Yield sentences about the cards that the pod has by claims, one for each driver.
+
+    They say what of a foreign driver's claims is not checked.
+    """
     for driver in dict.fromkeys(one.driver for one in diagnosis.claimed):
         mine = (one for one in diagnosis.claimed if one.driver == driver)
         cards = dict.fromkeys(
@@ -109,7 +112,7 @@ def _claimed(diagnosis: model.Diagnosis) -> Iterator[page.Part]:
 
 
 def _uses(diagnosis: model.Diagnosis) -> Iterator[page.Part]:
-    """Yield the use of RDMA by each container with a card, as far as that was seen."""
+    """Yield a sentence about how each container with a card uses RDMA, as far as that was seen."""
     for use in diagnosis.uses:
         words = [
             f"{page.counted(one.count, f'{one.type} queue pair')} on {one.device}"
@@ -142,7 +145,7 @@ def _head(seen: model.Observation) -> str:
 def _root_parts(
     root: Finding, others: Sequence[str], diagnosis: model.Diagnosis
 ) -> Iterator[page.Part]:
-    """Yield a root, the other subjects that have it, and the codes that follow from it."""
+    """Yield the lines of a root Finding: what was seen, cause, fix, and what follows from it."""
     yield page.titled(page.MARKS[root.severity], root)
     yield from page.labelled({"Seen": root.problem, "Cause": root.cause, "Fix": root.remedy})
     yield from page.also(others)
@@ -154,7 +157,7 @@ def _root_parts(
 
 
 def _elsewhere(seen: model.Observation, count: int) -> Iterator[page.Part]:
-    """Yield one line for what was found about cards that the pod does not hold."""
+    """Yield one line that counts Findings about cards that the pod does not hold."""
     if count:
         about = f"And {count} about other cards of {seen.node}"
         yield page.Sentence(f"{about}: kube-rdma doctor {quote(f'node/{seen.node}')}", "    ")
@@ -258,7 +261,7 @@ def _fleet_root_parts(root: model.FleetFinding, fleet: model.FleetDiagnosis) -> 
 
 
 def _dark(nodes: Sequence[model.NodeDiagnosis]) -> Iterator[page.Sentence]:
-    """Yield the nodes of which too little was seen; those with one reason in one line."""
+    """Yield a line for each reason why too little was seen of nodes, with their names."""
     reasons: dict[str, list[str]] = {}
     for node in nodes:
         if node.is_dark:

@@ -44,9 +44,9 @@ class OtherPods(Frozen):
 
 
 async def others_on(cluster: Cluster, node: str, but: PodName | None = None) -> OtherPods:
-    """Return what a node's unfinished pods have, without the pod `but`.
+    """Return the resources and the cards that other unfinished pods of a node hold.
 
-    A quantity that Kubernetes would not take counts 0.
+    The pod `but` is not counted. A quantity that Kubernetes would not take counts 0.
     """
     held: Counter[str] = Counter()
     cards: list[CardId] = []
@@ -67,7 +67,7 @@ async def others_on(cluster: Cluster, node: str, but: PodName | None = None) -> 
 
 
 async def read_node(cluster: Cluster, name: str) -> NodeState | None:
-    """Return the state of a Node object, None without one."""
+    """Return the state of the Node object of this name, None where there is none."""
     stored = await cluster.get(NODE, name)
     return node_state(stored) if stored else None
 
@@ -99,7 +99,10 @@ async def offered_pools(cluster: Cluster) -> tuple[OfferedPool, ...]:
 
 
 async def reported_specs(cluster: Cluster, report: NodeReport) -> tuple[PoolSpec, ...]:
-    """Return the pools of the NodePolicies of a node, with all that its report does not repeat."""
+    """Return the pools of the NodePolicies that a node's report names.
+
+    A report does not repeat all of their settings.
+    """
     specs: list[PoolSpec] = []
     for policy in report.policies:
         stored = await cluster.get(NODE_POLICY, policy.name)
@@ -108,9 +111,10 @@ async def reported_specs(cluster: Cluster, report: NodeReport) -> tuple[PoolSpec
 
 
 async def claim_world(cluster: Cluster, namespace: str, name: str, node: str | None) -> ClaimWorld:
-    """Return a ResourceClaim with slices, classes, other claims and the nodes, or one of them.
+    """Return a ResourceClaim and all that its allocation depends on, for one node or all nodes.
 
-    Raise Refused for a claim or a node that is not there.
+    That is slices, classes, other claims and nodes; an allocated claim comes alone. Raise Refused
+    for a claim or a node that does not exist.
     """
     stored = await cluster.get(RESOURCE_CLAIM, name, namespace)
     if stored is None:

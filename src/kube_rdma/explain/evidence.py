@@ -57,7 +57,7 @@ _MOST_EVENTS = 500  # of a namespace, besides those of its pods
 
 
 class ExplainPlaces(Frozen):
-    """The places of this machine that explain looks at."""
+    """The name of this machine's node, and the folders that `kube-rdma explain` reads."""
 
     here: str = ""  # the name of this machine's node
     state: Path = Path("/var/lib/kube-rdma")  # the agent's records
@@ -67,9 +67,10 @@ class ExplainPlaces(Frozen):
 async def explain_pod(
     places: ExplainPlaces, pod: PodName, node: str | None, opener: OpenCluster
 ) -> PodEvidence:
-    """Return the evidence of a pod; raise Refused for one that is not there or not on `node`.
+    """Return the evidence about an existing pod.
 
-    Without an API server the records of this node have to have it.
+    Raise Refused where the pod does not exist, or is not on `node`. Without an API server the
+    agent's records on this machine are used; without these its error is raised.
     """
     async with AsyncExitStack() as stack:
         try:
@@ -105,7 +106,7 @@ async def explain_manifest(
     opener: OpenCluster,
     owner: str = "",
 ) -> PodEvidence:
-    """Return the evidence of a pod that does not exist yet, for a node if one is named.
+    """Return the evidence about a pod that does not exist yet, planned for `node` if one is named.
 
     Events of its `owner`, a workload, say why it could not be created. Raise Refused for a node
     that is not there, Unavailable without an API server.
@@ -122,9 +123,10 @@ async def explain_manifest(
 
 
 async def not_created(cluster: Cluster, namespace: str, owner: str) -> str:
-    """Return why the API server takes no pod of a workload, by the last Event of what makes them.
+    """Return the last Event that says why pods of a workload cannot be created.
 
-    That is the workload itself, its ReplicaSet or Job. It is "" where a pod was created since.
+    The Event is of the workload itself, its ReplicaSet or Job. Return "" where a pod was created
+    since, and where Events may not be read.
     """
     reasons = ("FailedCreate", "SuccessfulCreate")
     with suppress(Refused):
@@ -139,7 +141,10 @@ async def not_created(cluster: Cluster, namespace: str, owner: str) -> str:
 async def read_claim(
     namespace: str, name: str, node: str | None, opener: OpenCluster
 ) -> ClaimWorld:
-    """Return a claim with all that decides about it, of all nodes or of one; raise Refused."""
+    """Return a claim and all that its allocation depends on, for one node or all nodes.
+
+    Raise Refused for a claim or a node that does not exist.
+    """
     async with opener() as cluster:
         return await objects.claim_world(cluster, namespace, name, node)
 
@@ -185,10 +190,10 @@ class _EvidenceReader:
         return await self._reader.asked("the nodes", read) or ()
 
     async def judged(self, evidence: PodEvidence) -> PodEvidence:
-        """Add what annotations and their networks mean, and what the rules of admission say.
+        """Add the meaning of annotations and networks, and the Findings of the admission rules.
 
-        Their pools are those of the node, else of the NodePolicies whose nodes the pod can come to.
-        Networks of other tenants are refused by the agents' rules, in the documents.
+        The pools are the node's. Without a node they are those of the NodePolicies that the pod can
+        come to. A network of another tenant is refused.
         """
         cluster, reader = self._cluster, self._reader
         exact = evidence.basis is not None and evidence.basis.exact
@@ -204,7 +209,7 @@ class _EvidenceReader:
         return replace(full, findings=judged, not_seen=tuple(reader.not_seen))
 
     async def node(self, name: str, pod: PodName | None = None) -> NodeBasis | None:
-        """Return the node as planning for `pod` needs it, with what its other pods have."""
+        """Return the node to plan `pod` for, with what other pods hold; None without a node."""
         seen = await self._alone(name)
         others_on = partial(objects.others_on, self._cluster, name, pod)
         others = await self._reader.asked("other pods", others_on)
@@ -213,7 +218,10 @@ class _EvidenceReader:
         return replace(seen, held=others.held, used_cards=others.cards)
 
     async def _alone(self, name: str) -> NodeBasis | None:
-        """Return the node by its kernel, if this is its machine, else by its report."""
+        """Return a node without its pods; None where nothing is known of it.
+
+        This machine's node comes from its kernel, any other one from its NodeReport.
+        """
         cluster, reader = self._cluster, self._reader
         state = await reader.asked("the Node object", lambda: objects.read_node(cluster, name))
         if name == self._places.here:
@@ -248,9 +256,9 @@ async def _claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | N
 
 
 def _records(state: Path, pod: PodName, uid: str = "") -> Records:
-    """Return what the agent of this machine has written of the pod, of its newest sandbox.
+    """Return the attachments and the bindings that the agent of this machine recorded for a pod.
 
-    A pod of that name and another uid is another pod.
+    Each is None where there is no record. With `uid` only records of the pod with that uid count.
     """
     try:
         attachments = recorded(state, pod, uid)
@@ -262,9 +270,9 @@ def _records(state: Path, pod: PodName, uid: str = "") -> Records:
 
 
 def node_here(name: str, state: Path) -> NodeBasis | None:
-    """Return the node of this machine now; None where no agent has written which pools it serves.
+    """Return the node of this machine as its kernel shows it now.
 
-    The rules then plan what the agent would do now.
+    None where no agent has recorded which pools it serves, or the kernel cannot be asked.
     """
     try:
         record = applied_pools(state)

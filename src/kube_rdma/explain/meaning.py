@@ -27,7 +27,7 @@ class ListedNetworks(annotated_networks.NamedNetworks, Protocol):
     """A source of networks by their names, which can also list them."""
 
     async def others(self, namespaces: Iterable[str]) -> tuple[str, ...]:
-        """Return all definitions that can be seen, at least those of these namespaces."""
+        """Return the names of all networks that can be seen, at least those of these namespaces."""
 
 
 async def with_meaning(
@@ -36,10 +36,10 @@ async def with_meaning(
     reader: PartReader,
     global_namespaces: Collection[str] | None = None,
 ) -> PodEvidence:
-    """Return the evidence with what the pod asks for, and its networks; raise nothing.
+    """Return the evidence with the networks that the pod asks for; raise nothing.
 
-    `global_namespaces` is as for `meant`. Refusals are in the answer, unseen parts also with the
-    reader.
+    `global_namespaces` is as for `meant`. Refusals are in the returned evidence. Parts that could
+    not be read are also noted with the reader.
     """
     seen = evidence
     template = evidence.template
@@ -80,7 +80,10 @@ async def with_meaning(
 
 
 def _asking(template: PodTemplate, pod: PodState) -> annotated_networks.AnnotatedNetworks:
-    """Read annotations as the agent does, without the name of the cluster's own network."""
+    """Return the networks that a pod's annotations ask for, read as the agent reads them.
+
+    The name of the cluster's own network is not known here.
+    """
     annotations = dict(template.annotations)
     alone = not any(annotations.get(key, "").strip() for key in _OTHERS)
     if template.blocks is not None and alone and not template.faults:

@@ -63,7 +63,10 @@ class _Documents:
         return cni_conf.names(self._confs)
 
     async def others(self, namespaces: Iterable[str]) -> tuple[str, ...]:
-        """Return the definitions that may be listed: all, else those of these namespaces."""
+        """Return the names of all networks that may be listed, else those of these namespaces.
+
+        Return () where none may be listed.
+        """
         for places in (("",), tuple(namespaces)):
             with suppress(KubeError):  # only a guess hangs on them
                 return tuple([one for place in places for one in await self._networks.names(place)])
@@ -76,10 +79,10 @@ class _Documents:
 async def with_documents(
     evidence: PodEvidence, cluster: Cluster, reader: PartReader, host: Path | None = None
 ) -> PodEvidence:
-    """Return the evidence with what the pod asks for, its networks and pools; raise nothing.
+    """Return the evidence with the networks that the pod asks for, and the IPPools; raise nothing.
 
-    `host` is the root of its node, where that is this machine. Refusals are in the answer, unseen
-    parts also with the reader.
+    `host` is the root of the pod's node, where that is this machine. Refusals are in the returned
+    evidence. Parts that could not be read are also noted with the reader.
     """
     pools = await reader.asked("pools of addresses", lambda: read_pools(cluster))
     seen = replace(evidence, ip_pools=pools or {}, pools_seen=pools is not None)

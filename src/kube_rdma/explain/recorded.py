@@ -36,7 +36,10 @@ _NO_CLUSTER = NotSeen("labels, taints and other pods", "no cluster is asked with
 
 
 class _WrittenNetworks:
-    """The networks of files, a ListedNetworks. A node of files has no CNI configuration."""
+    """The networks that files describe, as a ListedNetworks.
+
+    A node of files has no CNI configuration.
+    """
 
     def __init__(self, written: WrittenCluster) -> None:
         self._definitions = {one.network.name: one for one in written.definitions}
@@ -63,7 +66,7 @@ class _WrittenNetworks:
 
 
 def _with_mtus(node: NodeBasis, tree: SysfsTree) -> NodeBasis:
-    """Add the MTUs of interfaces, which a recording may have and no NodeReport has."""
+    """Add the MTUs that a recorded sysfs has for a node's interfaces, for no NodeReport has any."""
     links = (
         replace(one, mtu=tree.number(f"class/net/{one.name}/mtu") or one.mtu)
         for one in node.host.links
@@ -74,7 +77,10 @@ def _with_mtus(node: NodeBasis, tree: SysfsTree) -> NodeBasis:
 async def explain_recorded(
     template: PodTemplate, sysfs: SysfsRoot, files: Sequence[Document | Refused]
 ) -> PodEvidence:
-    """Return the evidence of the pod; raise Refused for faults of the files or the recording."""
+    """Return the evidence about a pod on a recorded node, with the documents of files.
+
+    Raise Refused for faults of the files or of the recording.
+    """
     written = written_cluster(files)
     specs = tuple(one.spec for one in written.pools)
     survey = survey_at(sysfs)

@@ -39,7 +39,7 @@ _SOURCES: Mapping[model.StepsFrom, str] = {
 
 
 def explain_page(explanation: model.Explanation) -> page.Page:
-    """Return the page of an Explanation."""
+    """Return the page of `kube-rdma explain` about one pod."""
     real = bool(explanation.phase)
     return (
         (_head(explanation), *chain.from_iterable(map(_finding, explanation.findings))),
@@ -53,7 +53,7 @@ def explain_page(explanation: model.Explanation) -> page.Page:
 
 
 def verdicts_page(explained: Sequence[tuple[str, model.Explanation]], file: str) -> page.Page:
-    """Return the page of several pods of a file: of each the verdict and what is in its way."""
+    """Return the page of several pods of a file: the verdict on each and what is in its way."""
     return (
         *(
             (
@@ -70,7 +70,7 @@ _Clues = Sequence[tuple[str, Finding]]  # each with the command that has all abo
 
 
 def why_page(about: str, symptom: str, causes: _Clues, not_seen: Sequence[NotSeen]) -> page.Page:
-    """Return the page of the first of the causes, with where the others are told."""
+    """Return the page of the most probable cause, with the commands that show the others."""
     head, hidden = page.Line(f"{about} · {symptom}"), tuple(page.not_seen(not_seen, "asked"))
     if not causes:
         return ((head, page.Line("Nothing was found."), *hidden),)
@@ -158,7 +158,7 @@ def explain_document(explanation: model.Explanation) -> dict[str, object]:
 
 
 def step_texts(plan: model.ExplainedPlan) -> tuple[str, ...]:
-    """Return the Steps as sentences, with words for values that are not decided yet."""
+    """Return the Steps of an interface as sentences; words stand for values not decided yet."""
     texts = [*map(describe, plan.steps)]
     for one in plan.stand_ins:
         whole = re.compile(rf"(?<![\w.:-]){re.escape(one.text)}(?![\w.:-])")
@@ -167,7 +167,7 @@ def step_texts(plan: model.ExplainedPlan) -> tuple[str, ...]:
 
 
 def _section(title: str, parts: Iterable[page.Part]) -> page.Block:
-    """Return parts below their title; nothing without any."""
+    """Return a block of parts below a title; () where there are no parts."""
     made = tuple(parts)
     return (page.Line(title), *made) if made else ()
 
@@ -210,7 +210,7 @@ def _share_row(share: model.ExplainedShare, doubt: str) -> tuple[str, ...]:
 
 
 def _steps(explanation: model.Explanation) -> Iterator[page.Block]:
-    """Yield a block for each interface, the first below the title."""
+    """Yield a block of Steps for each interface; the first begins with the title."""
     what = "STEPS" if explanation.phase else "STEPS THAT WOULD BE TAKEN"
     if explanation.source:
         what = f"{what}, {_SOURCES[explanation.source]}"
@@ -241,7 +241,7 @@ def _inside_title(explanation: model.Explanation) -> str:
 
 
 def _inside(explanation: model.Explanation) -> Iterator[page.Part]:
-    """Yield what programs see; below a title that says "see", a part that is a plan says so."""
+    """Yield the lines about what programs in the pod see; planned parts are marked as planned."""
     plan = "" if "WOULD" in _inside_title(explanation) else ", as planned"
     yield from _list([*map(_interface_row, explanation.interfaces)])
     for way in explanation.rdma_cm:

@@ -30,7 +30,7 @@ _ORDER = "Pending Failed Running Succeeded Unknown"  # phases; the first tells m
 
 
 def kinds() -> Mapping[str, ObjectKind[None, None]]:
-    """Return the kinds by the words of kubectl for them, the singular first."""
+    """Return the kinds of workloads by each name that kubectl takes for them."""
     found: dict[str, ObjectKind[None, None]] = {}
     for api, names in _KINDS.items():
         group, _, version = api.partition("/")
@@ -44,7 +44,10 @@ def kinds() -> Mapping[str, ObjectKind[None, None]]:
 async def read_workload(
     cluster: Cluster, kind: ObjectKind[None, None], namespace: str, name: str
 ) -> tuple[Document, PodName | None]:
-    """Return a workload and the pod of it that tells most; raise Refused where there is none."""
+    """Return a workload and its pod that says most, None without a pod.
+
+    Raise Refused where there is no such workload.
+    """
     data = await cluster.document(kind, name, namespace)
     if data is None:
         remedy = f"Name one of kubectl -n {quote(namespace)} get {quote(kind.plural)}"

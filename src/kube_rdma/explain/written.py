@@ -20,7 +20,7 @@ from kube_rdma.model.finding import Finding
 
 
 class WrittenPod(Frozen):
-    """A pod of an object: its name as users write it, and what stands around it."""
+    """A pod that a document describes, with its title and its place in the document."""
 
     title: str  # Pod/worker, MPIJob/nccl-tests:Worker
     owner: str  # the name of the object
@@ -29,7 +29,7 @@ class WrittenPod(Frozen):
     around: tuple[Finding, ...] = ()  # about annotations that no pod gets
 
     def placed(self, evidence: PodEvidence) -> PodEvidence:
-        """Return the evidence whose findings of admission name line and column."""
+        """Return the evidence whose admission Findings name line and column of the document."""
         own = (replace(one, subject=self.section.where(one.path)) for one in evidence.findings)
         return replace(evidence, findings=(*own, *self.around))
 
@@ -37,9 +37,11 @@ class WrittenPod(Frozen):
 def written_pods(
     documents: Iterable[Document], namespace: str, usual: Callable[[], str]
 ) -> Iterator[WrittenPod]:
-    """Yield all pods; without `namespace` and one of its own a pod is in the `usual` one.
+    """Yield all pods that documents describe.
 
-    Raise Refused for one that Kubernetes would not take. Others may be completed by a controller.
+    A pod is in `namespace`, else in its own namespace, else in the `usual` one. Raise Refused for a
+    pod that Kubernetes would not take. A pod that another project's controller may complete is left
+    out.
     """
     for document in documents:
         for manifest in manifests.manifests(document):
@@ -66,7 +68,10 @@ def chosen(pods: Sequence[WrittenPod], name: str, where: str) -> tuple[WrittenPo
 def _loaded(
     part: manifests.PodSection, space: str, manifest: manifests.Manifest
 ) -> PodTemplate | None:
-    """Return a pod, None for one that another project's controller may complete."""
+    """Return a pod's template; None if it is faulty but another project may complete it.
+
+    Raise Refused for a faulty pod of Kubernetes' own kinds.
+    """
     try:
         return pod_manifest.load(part, space, manifest.name)
     except Refused:

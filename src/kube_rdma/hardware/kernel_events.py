@@ -46,7 +46,7 @@ class KernelSources(Frozen):
 
 
 async def listen(kernel: KernelSources, stack: AsyncExitStack) -> tuple[AsyncIterator[object], ...]:
-    """Open every source of announcements; log what will not be noticed where one fails."""
+    """Open each source of kernel announcements; log a warning for each that cannot be opened."""
     opened = []
     for about, announcements in kernel.announcements:
         try:
@@ -66,7 +66,7 @@ def listeners(
     changes: Debounce,
     concern: Callable[[object], bool],
 ) -> dict[str, Part]:
-    """Return a listener for each of the announcements, by name; it raises where one breaks off."""
+    """Return a task for each stream of announcements, by name; it raises where the stream ends."""
     return {
         f"kernel events {number}": partial(hear, stream, changes, concern)
         for number, stream in enumerate(announcements)
@@ -76,7 +76,10 @@ def listeners(
 async def hear(
     announcements: AsyncIterator[object], changes: Debounce, concern: Callable[[object], bool]
 ) -> None:
-    """Touch `changes` for each announcement that is about a card, until cancelled."""
+    """Touch `changes` for each announcement that may be about a card, until cancelled.
+
+    Raise Unavailable where the announcements break off.
+    """
     try:
         async for event in announcements:
             if concern(event):
@@ -86,7 +89,7 @@ async def hear(
 
 
 def look(kernel: KernelSources) -> tuple[Survey, frozenset[str]]:
-    """Return a Survey, and those of its device nodes that do not exist; blocks."""
+    """Return a Survey, and the paths of its device files that do not exist; blocks."""
     survey = kernel.survey()
     paths = {char.path for device in survey.devices for char in device.char_devices}
     paths.update(path for one in survey.functions if one.group for path in one.group.paths)
@@ -104,7 +107,7 @@ def fabric_ports(survey: Survey | None) -> tuple[PortReading, ...]:
 
 
 async def differ(kernel: KernelSources, readings: Sequence[PortReading]) -> bool:
-    """Decide whether these ports have other states by now."""
+    """Return whether ports have other states than when they were read."""
     numbers = [(reading.device, reading.number) for reading in readings]
     now = await asyncio.to_thread(kernel.port_states, numbers) if readings else ()
     return now != tuple(readings)
@@ -117,9 +120,10 @@ _VIRTUAL = "/devices/virtual/net/"
 
 
 class CardEvents:
-    """Decides which announcements are about cards.
+    """Decides which kernel announcements may be about RDMA cards.
 
-    It remembers which interfaces are of pods, for an address names only its interface.
+    It remembers by index the interfaces that were made for pods, for an announcement of an address
+    has only an index.
     """
 
     def __init__(self) -> None:
@@ -127,13 +131,13 @@ class CardEvents:
         self._of_pods: set[int] = set()
 
     def surveyed(self, survey: Survey) -> None:
-        """Take note of the interfaces that count."""
+        """Remember the names of interfaces that belong to cards of a Survey."""
         ports = (port.netdev for device in survey.devices for port in device.ports)
         functions = (netdev.name for one in survey.functions for netdev in one.netdevs)
         self._names = frozenset(filter(None, (*ports, *functions)))
 
     def concern(self, event: object) -> bool:
-        """Decide whether an announcement may be about a card."""
+        """Return whether a kernel announcement may be about a card."""
         if isinstance(event, Uevent):
             # Of a virtual interface routing netlink tells more, with its kind.
             name = event.devpath.removeprefix(_VIRTUAL)

@@ -30,7 +30,7 @@ def names(*folders: str) -> tuple[str, ...]:
 
 
 def text_of(name: str) -> str:
-    """Return the text of a machine; raise Refused for a name that none has."""
+    """Return the recorded sysfs of a machine as text; raise Refused for an unknown name."""
     path = next((path for path in _texts() if path.parent.name == name), None)
     if path is None:
         raise unknown(name)
@@ -41,7 +41,7 @@ def text_of(name: str) -> str:
 
 
 def machine(name: str) -> RecordedText:
-    """Return a machine in memory; raise Refused for a name that none has."""
+    """Return the recorded sysfs of a machine, held in memory; raise Refused for an unknown name."""
     return RecordedText(name, text_of(name))
 
 

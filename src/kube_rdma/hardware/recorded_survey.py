@@ -20,10 +20,10 @@ from kube_rdma.model.survey import Survey
 
 
 def survey_at(sysfs: SysfsRoot | None, own: Callable[[], Mapping[str, str]] = dict) -> Survey:
-    """Return the survey of `sysfs`, None for this node; raise Refused if it is no sysfs.
+    """Return the Survey of a sysfs tree, or of this node for None; raise Refused for no sysfs.
 
-    `own` are this node's addresses, as take_survey has them. Of a `sysfs` nothing of the running
-    kernel is asked; what netlink said when it was recorded is in it.
+    `own` returns this node's addresses, as take_survey takes them. For a tree the running kernel is
+    not asked: the tree has what netlink said when it was recorded.
     """
     if sysfs is None:
         from kube_rdma.hardware.survey import take_survey

@@ -34,7 +34,7 @@ Own = Callable[[], Mapping[str, str]]
 
 
 def take_survey(*, brief: bool = False, own: Own = dict) -> Survey:
-    """Return the RDMA devices of this node.
+    """Return the Survey of this node: its RDMA devices, GPUs and PCI functions.
 
     `own` are the addresses whose interfaces the node cannot do without, beside its default routes.
     A kernel without RDMA netlink is a fault in the Survey, for that is how the node is.
@@ -44,10 +44,10 @@ def take_survey(*, brief: bool = False, own: Own = dict) -> Survey:
 
 
 def take_devices(names: Sequence[str]) -> tuple[tuple[Device, ...], str | None]:
-    """Return those of these RDMA devices that are there, and the connection manager's node.
+    """Return those of the named RDMA devices that exist, and the path of the RDMA CM's device file.
 
-    They are as sysfs shows them: with their GIDs and device nodes, without what netlink says of
-    their ports.
+    They have what sysfs shows: GIDs and device files, but not what netlink says of their ports. The
+    path is None without the file.
     """
     devices, rdma_cm = read_devices(_SYSFS, names)
     return devices, rdma_cm.path if rdma_cm else None
@@ -60,9 +60,9 @@ def rerouted(survey: Survey, own: Own = dict) -> Survey:
 
 
 def with_uses(survey: Survey) -> Survey:
-    """Return the survey with what this node uses its interfaces for; a fault if that is unknown.
+    """Return the survey with what this node uses its interfaces for.
 
-    That is a fault in the Survey.
+    Where that cannot be read, the survey has a Fault instead.
     """
     names = [netdev.name for function in survey.functions for netdev in function.netdevs]
     try:
@@ -87,7 +87,7 @@ Devices = tuple[tuple[Device, ...], str | None]
 
 @dataclass
 class SurveyCache:
-    """The last survey of the node. All methods block: call them in a thread."""
+    """Keeps the last Survey of the node. All methods block: call them in a thread."""
 
     survey: Callable[[], Survey] = take_survey
     mode: Callable[[], NamespaceMode] = read_mode
@@ -96,7 +96,7 @@ class SurveyCache:
     _last: Survey | None = field(default=None, init=False)
 
     def take(self) -> Survey:
-        """Take a new survey, and keep it from now on."""
+        """Take a new Survey of the node; keep and return it."""
         self._last = self.survey()
         return self._last
 
@@ -106,9 +106,10 @@ class SurveyCache:
         return self._last is not None and bool(self._last.devices)
 
     def last(self, *, leaving: bool) -> Survey:
-        """Return the kept survey, with the current namespace mode.
+        """Return the kept Survey, with the current RDMA namespace mode.
 
-        `leaving`: a card may be given away, so the default routes are current too.
+        It is taken first if there is none. `leaving` says that a card may be given away: the
+        default routes are then current too.
         """
         survey = self._last or self.take()
         if survey.namespace_mode is not NamespaceMode.UNKNOWN:  # else the kernel has no RDMA
@@ -124,25 +125,25 @@ _COUNTED = ("InternalIP", "ExternalIP")
 
 
 class OwnAddresses:
-    """The addresses by which the node is known and reached."""
+    """The addresses by which other machines know and reach the node."""
 
     def __init__(self) -> None:
         self._local: Callable[[], str | None] = lambda: None
         self._node: Mapping[str, str] = {}
 
     def connected(self, local: Callable[[], str | None]) -> None:
-        """Take note of who returns this side's address of the connection to the API server."""
+        """Set the function that returns the local address of the connection to the API server."""
         self._local = local
 
     def seen(self, node: NodeState) -> bool:
-        """Take note of the Node object; return True when it has other addresses than before."""
+        """Remember the addresses of a Node object; return whether they differ from the last."""
         before = self._node
         counted = (pair for pair in node.addresses if pair[0] in _COUNTED)
         self._node = {address: f"the node's {kind} {address}" for kind, address in counted}
         return self._node != before
 
     def now(self) -> Mapping[str, str]:
-        """Return each address with what it is, for sentences."""
+        """Return the current addresses of the node, each with a phrase about what it is."""
         local = self._local()
         way = {local: f"the connection to the API server, from {local}"} if local else {}
         return {**way, **self._node}

@@ -27,7 +27,7 @@ async def watch(
     tell: Callable[[tuple[SurveyChange, ...]], None],
     settle: float = SETTLE,
 ) -> None:
-    """Hand `tell` what changed, each time that something did, until cancelled.
+    """Call `tell` with the changes of the Survey whenever there are some, until cancelled.
 
     `look` takes a Survey and may block. Listening begins before the first look, so that nothing
     falls between the two. Raise Unavailable when the kernel does not allow listening.

@@ -75,9 +75,9 @@ def assignment(text: str, where: str = "--set") -> Document:
 
 
 def assigned(texts: Sequence[str], below: Sequence[Document], where: str = "--set") -> Document:
-    """Return what several assignments come to, each over those before it and the layers `below`.
+    """Return the values that assignments give, merged in their order over the layers `below`.
 
-    `where` names the option in messages. Raise Refused for what is none.
+    `where` names the option in messages. Raise Refused for a text that is no assignment.
     """
     value: Any = {}
     for layer in below:
@@ -92,11 +92,11 @@ def assigned(texts: Sequence[str], below: Sequence[Document], where: str = "--se
 def objects(
     layers: Sequence[Document], preset: str = "", part: str = ""
 ) -> tuple[dict[str, Any], ...]:
-    """Return the objects of an installation, later layers over earlier ones; of one part, or all.
+    """Return the Kubernetes objects of an installation, of one part or of all.
 
-    Without a preset the last layer that names one does, else it is preset default. Raises Refused
-    with every fault of a layer, and of the agent's configuration in them; and without an image,
-    where an object has one.
+    Later layers win over earlier ones. Without `preset` it is that of the last layer that names
+    one, else the preset default. Raise Refused with every fault of a layer, or of the agent's
+    configuration in them. Raise it also where workloads are wanted and no image is named.
     """
     values = _values(layers, preset)
     if part in ("", "workloads") and not values["image"]["repository"]:
@@ -117,12 +117,18 @@ def objects(
 
 
 def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
-    """Return what is left to do, a sentence each; Refused as `objects`."""
+    """Return what an administrator still has to do, one sentence each.
+
+    Raise Refused as `objects` does.
+    """
     return install_notes.notes(_values(layers, preset))
 
 
 def left_out(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
-    """Return what the version of Kubernetes lacks, a sentence each; Refused as `objects`."""
+    """Return what the values ask for and the version of Kubernetes lacks, one sentence each.
+
+    Raise Refused as `objects` does.
+    """
     return lacking(_values(layers, preset))
 
 
@@ -142,7 +148,10 @@ def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
 
 
 def _given(layers: Sequence[Document], preset: str) -> Values:
-    """Return the checked values that layers give, with the name of their preset."""
+    """Return the values that the layers give, checked and merged, with the name of their preset.
+
+    Raise Refused for a layer with faults.
+    """
     named = [layer.value.get("preset") for layer in layers if isinstance(layer.value, dict)]
     chosen = preset or next((name for name in reversed(named) if name), DEFAULT_PRESET)
     given: dict[str, Any] = {}

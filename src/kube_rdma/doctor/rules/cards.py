@@ -163,7 +163,10 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
 
 
 def _against(seen: Observation, *, lacking: str) -> Iterator[Finding]:
-    """Yield devices that lack just this; sentences of pools/rules/discovery."""
+    """Yield a Finding for each device whose complaint has the cause `lacking`.
+
+    A cause is a key of _CAUSES. The sentences are those of pools/rules/discovery.
+    """
     survey = survey_of(seen)
     links, managed = discovery.Links(survey), survey.rdma_cm is not None
     for device, sentence in complaints(seen):
@@ -205,7 +208,7 @@ def _no_gids(seen: Observation) -> Iterator[Finding]:
 
 
 def _lack(port: Port, netdev: Netdev | None) -> str:
-    """Return why a port is not active, by what the kernel shows of it and its interface."""
+    """Return a word for why a port is not active: unread, fabric, down or carrier."""
     disabled = port.physical_state is PhysicalState.DISABLED
     if port.state is PortState.UNKNOWN:
         return "unread"
@@ -360,9 +363,10 @@ _COMMANDS = ("ip ", "ibportstate ", "modprobe ")
 
 
 def _worded(about: str, sentence: str, cause: str, severity: Severity = Severity.ERROR) -> Finding:
-    """Return the Finding of a sentence that has its remedy behind the last colon.
+    """Return a Finding whose evidence and remedy are the two sides of a sentence's last colon.
 
-    Commands and names of interfaces keep their case.
+    Commands and names of interfaces keep their case. Without a colon the remedy is to look at
+    devices and dmesg.
     """
     evidence, colon, remedy = sentence.rpartition(": ")
     if not colon:
@@ -484,7 +488,7 @@ def translated(seen: Observation) -> Iterator[Finding]:
 
 
 def _ways(survey: Survey) -> Iterator[tuple[Device, Gpu, tuple[PciAddress, ...]]]:
-    """Yield cards and GPUs of one switch, with the ports between them."""
+    """Yield each whole card with each GPU below the same PCIe switch, and the ports between."""
     for device, position in whole_cards(survey):
         for gpu in survey.gpus:
             if ports := ports_between(position, gpu.seat):

@@ -37,12 +37,12 @@ class Check(Frozen):
         return (replace(one, code=self.code) for one in self.look(seen))
 
     def missing(self, seen: Observation) -> tuple[str, ...]:
-        """Return the parts that it needs and that were not seen."""
+        """Return the names of the parts that the check needs and that were not seen."""
         return tuple(part for part in self.needs if part_of(seen, part) is None)
 
 
 def interfaces_of(texts: Iterable[str]) -> list[IPv4Interface | IPv6Interface]:
-    """Return addresses with their length, without texts of a bundle that are none."""
+    """Parse addresses with a prefix length; leave out texts that are none."""
     parsed = []
     for text in texts:
         with suppress(ValueError):
@@ -60,7 +60,7 @@ def unrouted(link: ObservedLink, routes: Iterable[ObservedRoute]) -> Iterator[st
 
 
 def whole_cards(survey: Survey) -> Iterator[tuple[Device, PciPosition]]:
-    """Yield devices that are a PCI function of their own, no virtual one, with their position."""
+    """Yield devices that are a whole PCI function, no virtual or sub-function, with its place."""
     for device in survey.devices:
         position = device.seat
         if position is None or position.physical_function is not None:
@@ -70,9 +70,10 @@ def whole_cards(survey: Survey) -> Iterator[tuple[Device, PciPosition]]:
 
 
 def part_of(seen: Observation, part: str) -> object:
-    """Return a part by its name; None where it, or its whole, was not seen.
+    """Return the value at a dotted path of an Observation, such as `pod.links`.
 
-    Of several values, such as containers, the part of all of them: one that was not seen hides it.
+    None where any value on the path was not seen. Of several values, such as containers, the part
+    of all of them: one that was not seen hides the part.
     """
     value: object = seen
     for name in part.split("."):

@@ -42,7 +42,7 @@ class PodCard(Frozen):
 
     @property
     def title(self) -> str:
-        """Return the name that people know it by: its RDMA device, as seen before as published."""
+        """Return the card's name for people: its RDMA device, else its PCI address or interface."""
         card = self.claimed.card
         name = self.device.name if self.device else card.rdma
         return name or card.pci or card.interface
@@ -53,7 +53,10 @@ class PodCard(Frozen):
 
 
 def pod_cards(seen: Observation) -> tuple[PodCard, ...]:
-    """Return the cards of the pod's claims; a device without RDMA is one if its driver says so."""
+    """Return the RDMA cards that the pod holds by claims.
+
+    A device without an RDMA device is a card if its driver says that it is capable of RDMA.
+    """
     pod, kubelet = seen.pod, seen.kubelet
     if pod is None or kubelet is None:
         return ()
@@ -67,7 +70,7 @@ def pod_cards(seen: Observation) -> tuple[PodCard, ...]:
 
 
 def listed_cards(seen: Observation) -> tuple[CardByClaim, ...]:
-    """Return the cards of the pod's claims for people, one for each container."""
+    """Return the cards that the pod holds by claims, as they are shown to people."""
     return tuple(
         CardByClaim(
             one.container,

@@ -24,7 +24,7 @@ _SEVERITIES = tuple(Severity)
 
 
 def diagnose(seen: model.Observation) -> model.Diagnosis:
-    """Run all checks; roots come first, the most severe before others, what follows behind."""
+    """Run all checks that were possible; sort roots before what follows, the most severe first."""
     unseen: list[model.UnseenCheck] = []
     passed: list[str] = []
     every: list[Finding] = []
@@ -48,7 +48,10 @@ def diagnose(seen: model.Observation) -> model.Diagnosis:
 
 
 def _place(finding: Finding, others: Collection[str]) -> tuple[bool, bool, bool, int, int, str]:
-    """Sort roots first; of them why a pod does not start, and last what is about `others`."""
+    """Return the sort key of a Finding: roots first, of these first why a pod does not start.
+
+    Findings whose subject is in `others` come after the other roots.
+    """
     refused = finding.code == "KR401" and finding.is_error  # the agent then says so in an Event
     return (
         bool(finding.follows),
@@ -61,9 +64,10 @@ def _place(finding: Finding, others: Collection[str]) -> tuple[bool, bool, bool,
 
 
 def _root(finding: Finding, every: Sequence[Finding]) -> str:
-    """Return the code of the root: of the first Finding that explains this one, and so on.
+    """Return the code of the Finding that is the root cause of this one, "" for a root itself.
 
-    "" is that of a root. A check explains only checks behind it, so this ends.
+    The first Finding that explains this one is followed up to its own root. A check explains only
+    checks behind it, so this ends.
     """
     for other in every:
         check = _BY_CODE[other.code]
@@ -103,6 +107,6 @@ def diagnose_fleet(answers: Iterable[model.NodeAnswer]) -> model.FleetDiagnosis:
 
 
 def _turn(finding: model.FleetFinding) -> tuple[bool, int, int, str]:
-    """Sort roots before what follows, then by severity, then by the number of nodes."""
+    """Return the sort key of a Finding: roots first, then by severity, then by number of nodes."""
     severity = _SEVERITIES.index(finding.severity)
     return bool(finding.follows), severity, -len(finding.nodes), finding.code

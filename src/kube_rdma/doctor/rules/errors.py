@@ -33,7 +33,7 @@ _Value = Callable[[Port], float | None]
 
 
 class Majority(Frozen):
-    """A value that most of some things have."""
+    """The value that most of several compared devices have."""
 
     value: str
     agreeing: int  # of the things that were compared
@@ -41,7 +41,10 @@ class Majority(Frozen):
 
 
 def majority(values: Iterable[str]) -> Majority | None:
-    """Return the value that at least three quarters of at least four have, None without one."""
+    """Return the value that at least three quarters have, None without one.
+
+    Of fewer than four values none counts.
+    """
     counts = Counter(values)
     every = counts.total()
     if every < FEWEST:
@@ -86,9 +89,10 @@ def unlike_others(seen: Observation) -> Iterator[Finding]:
 
 
 def peers(seen: Observation) -> Mapping[str, Sequence[tuple[Device, Port]]]:
-    """Return ports that are up by their kind, which is also that of the pools that mean them.
+    """Return active ports grouped by kind of card and by the pools that select the card.
 
-    No others are compared: a card for storage may have another rate, MTU and flow control.
+    Ports of other groups are not compared: a card for storage may have another rate, MTU and flow
+    control.
     """
     groups: dict[str, list[tuple[Device, Port]]] = {}
     names, kinds = meant(seen), kinds_of(survey_of(seen))
@@ -100,9 +104,10 @@ def peers(seen: Observation) -> Mapping[str, Sequence[tuple[Device, Port]]]:
 
 
 def below_peers(seen: Observation, value: _Value) -> Iterator[tuple[Device, Port, float]]:
-    """Yield ports whose value is below that of most of their peers, with the peers' value.
+    """Yield ports whose value is lower than their peers' usual one, with that usual value.
 
-    A pod gets any of a pool, so where these are few each is compared with the best of them.
+    A pool may give a pod any of its cards. So where a pool has few ports, each is compared with the
+    best of them.
     """
     for ports in peers(seen).values():
         values = [number for _, port in ports if (number := value(port))]
@@ -210,7 +215,10 @@ _KEPT = (*LINK, *LOSS, *DISCARDS, *STORMS, *PAUSED, *PAUSES, *CONGESTION)
 
 
 def rises(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Return the counters of these tables that rose; one that fell was reset, and says nothing."""
+    """Return the known counters that rose, each with its rise.
+
+    A counter that fell was reset, and is left out.
+    """
     named = ((name, after.get(name), before.get(name)) for name in _KEPT)
     grown = ((name, now - was) for name, now, was in named if now is not None and was is not None)
     return tuple((name, more) for name, more in grown if more > 0)
@@ -228,7 +236,7 @@ _FULL = (
 
 
 def full(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Return the counters that stood at their maximum, so could not rise, with that maximum."""
+    """Return the counters that stayed at their maximum between two readings, with that maximum."""
     every = ((name, most) for most, names in _FULL for name in names)
     return tuple(
         (name, most) for name, most in every if before.get(name) == after.get(name) == most
@@ -238,7 +246,7 @@ def full(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[tuple[str
 def _blind(
     device: Device, port: Port, watched: ObservedErrors, names: tuple[str, ...]
 ) -> Iterator[Finding]:
-    """Yield advice where a check could not look at some of its counters, for they are full."""
+    """Yield advice about counters among `names` that are full, so that new errors do not show."""
     stood = ", ".join(f"{name} ({end})" for name, end in watched.full if name in names)
     if stood:
         reset = "A restart of the node sets them to 0"
@@ -304,7 +312,10 @@ def rising(seen: Observation) -> Iterator[Finding]:
 
 
 def _wrong(watched: ObservedErrors, port: Port) -> tuple[tuple[str, ...], str, str] | None:
-    """Return the counters that matter, with cause and remedy; the first that applies of several."""
+    """Return counters that point to a fault of the port, its cause and its remedy.
+
+    Of several faults it is the first. None without a fault.
+    """
     if _of(watched, LINK):
         return (
             (*LINK, *LOSS, *DISCARDS),
@@ -333,14 +344,14 @@ def _wrong(watched: ObservedErrors, port: Port) -> tuple[tuple[str, ...], str, s
 
 
 def _storm(watched: ObservedErrors) -> tuple[str, ...]:
-    """Return the counters of a pause storm, with those shown beside them; none without one."""
+    """Return the names of the counters to show for a pause storm; () where there is none."""
     most = watched.seconds * _MICROSECONDS * STORM_SHARE
     long = tuple(name for name, more in watched.rises if name in PAUSED and more > most)
     return (*STORMS, *long, *PAUSES) if long or _of(watched, STORMS) else ()
 
 
 def _watched(seen: Observation, device: Device, port: Port) -> ObservedErrors | None:
-    """Return the counters that rose on a port, None for none."""
+    """Return what was watched of a port's counters; None where nothing rose and none was full."""
     of_port = (one for one in seen.errors or () if one.device == device.name)
     return next((one for one in of_port if one.port == port.number), None)
 
@@ -363,7 +374,7 @@ _FIRMWARE, _RATE, _MTU, _GIDS = "firmware", "rate", "MTU", "GID count"
 
 
 class _Fact(Frozen):
-    """A value of a device that is compared with others of its group."""
+    """A fact about a device that is compared with the same fact of its group."""
 
     device: str
     group: str  # devices of one kind, or of one kind and name
@@ -373,7 +384,7 @@ class _Fact(Frozen):
 
 
 class _Difference(Frozen):
-    """The explanation of a fact that differs."""
+    """The cause, remedy and severity to report where a fact differs from that of its group."""
 
     cause: str
     remedy: str
@@ -423,7 +434,7 @@ def outliers(seen: Sequence[Observation]) -> Mapping[str, tuple[Finding, ...]]:
 def _unlike(
     node: str, of_node: Iterable[_Fact], usual: Mapping[tuple[str, str], Majority]
 ) -> Iterator[Finding]:
-    """Yield the facts of a node that differ from the usual value of their group."""
+    """Yield a Finding for each fact of a node that differs from the usual value of its group."""
     for fact in of_node:
         common = usual.get((fact.group, fact.name))
         if common is None or fact.value == common.value:
@@ -442,7 +453,7 @@ def _unlike(
 
 
 def _facts(seen: Observation) -> Iterator[_Fact]:
-    """Yield the facts of a node's cards; a port that is down is another check's."""
+    """Yield the facts of a node's active cards to compare, such as firmware, rate and MTU."""
     mtus = {link.name: link.mtu for link in seen.links or ()}
     controls = {one.interface: one for one in seen.flow_control or ()}
     groups = peers(seen) if seen.survey else {}

@@ -20,13 +20,13 @@ from kube_rdma.pools.rules.selection import accelerates, why_not
 
 
 def survey_of(seen: Observation) -> Survey:
-    """Return the survey, which each check that asks for it needs."""
+    """Return the Survey of an Observation whose check needs one, so that it is there."""
     assert seen.survey is not None
     return seen.survey
 
 
 def verdict(seen: Observation) -> node_health.NodeVerdict:
-    """Judge the node by pools/rules/node_health, with all that was seen of it."""
+    """Judge the health of the node's cards from an Observation (pools/rules/node_health)."""
     return _judged(survey_of(seen), seen.specs or (), seen.absent or ())
 
 
@@ -39,9 +39,9 @@ def _judged(
 
 
 def meant(seen: Observation) -> Mapping[str, tuple[str, ...]]:
-    """Return the devices that pods may get, each with the resources of the pools that mean it.
+    """Return by device the resources of the pools that select it.
 
-    Where pools were not seen, these are all but those that every pool leaves out by rule.
+    Where pools were not seen, all devices are in it but those that every pool leaves out by rule.
     """
     return _meant(survey_of(seen), seen.specs)
 
@@ -58,7 +58,10 @@ def _meant(survey: Survey, pools: tuple[PoolSpec, ...] | None) -> Mapping[str, t
 
 
 def complaints(seen: Observation) -> Iterator[tuple[Device, str]]:
-    """Yield devices with the reasons against each that matter: as a pool needs it that means it."""
+    """Yield each device with a reason why it cannot be used.
+
+    Only reasons that matter to a pool that selects the device are yielded.
+    """
     survey, names = survey_of(seen), meant(seen)
     reasons = {one.name: card.reasons for card in verdict(seen).cards for one in card.devices}
     waiting = set(_waiting(survey)) if seen.specs is None else ()
@@ -69,7 +72,7 @@ def complaints(seen: Observation) -> Iterator[tuple[Device, str]]:
 
 
 def _waiting(survey: Survey) -> Iterator[str]:
-    """Yield devices that nobody may use, where no pool was seen.
+    """Yield the devices that may rightly be idle, where no pool was seen.
 
     A part of a card is down until a pod gets it, as is one whose interface is away. A card without
     a cable is missed where another one of its kind has one, or where it is in a bond. In a bond, or
@@ -91,9 +94,10 @@ def _waiting(survey: Survey) -> Iterator[str]:
 
 
 def kinds_of(survey: Survey) -> Mapping[str, str]:
-    """Return by whole card what has to be alike to compare it: model, ports, link layers.
+    """Return the kind of each whole card, by which like is compared with like.
 
-    Cards of one chip differ, one with two ports for storage from those with one for compute.
+    A kind is driver, model, ports and link layers. Cards of one chip differ, one with two ports for
+    storage from those with one for compute.
     """
     found = {}
     for device, seat in whole_cards(survey):

@@ -154,7 +154,7 @@ def _wrong_subnet(seen: Observation) -> Iterator[Finding]:
 
 
 def _rails(seen: Observation) -> list[ObservedLink]:
-    """Return the node's links that RDMA devices sit on which pods may get."""
+    """Return the node's links whose RDMA devices pods may get."""
     devices = meant(seen)
     cards = (one for one in survey_of(seen).devices if one.name in devices)
     names = {port.netdev for device in cards for port in device.ports}
@@ -162,7 +162,10 @@ def _rails(seen: Observation) -> list[ObservedLink]:
 
 
 def _setting(seen: Observation, interface: str, sysctl: str) -> int | None:
-    """Return the value in force: the larger of the interface's and that of all (ip-sysctl)."""
+    """Return the value in force of a sysctl of an interface, None where it was not seen.
+
+    It is the larger of the interface's value and that of `all` (ip-sysctl).
+    """
     values = dict(seen.settings or ())
     words = (values.get(f"net/ipv4/conf/{name}/{sysctl}", "") for name in ("all", interface))
     numbers = [int(text) for text in words if text.isdecimal()]
@@ -179,7 +182,7 @@ def _bare(address: str) -> str:
 
 
 def _may_be_inside(address: str, subnet: str) -> bool:
-    """Return whether the subnet has the address; texts that are none prove nothing."""
+    """Return whether an address is in a subnet; True if either text cannot be parsed."""
     try:
         return ip_address(address) in ip_network(subnet, strict=False)
     except ValueError:

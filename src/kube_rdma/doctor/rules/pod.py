@@ -49,7 +49,7 @@ def has_share(container: doctor.ObservedContainer) -> bool:
 
 
 def sharing(seen: doctor.Observation) -> list[doctor.ObservedContainer]:
-    """Return the containers that hold shares, or cards by claims."""
+    """Return the pod's containers that hold RDMA cards, by shares or by claims."""
     by_claim = {one.container for one in pod_cards(seen)}
     every = (seen.pod.containers or ()) if seen.pod else ()
     return [one for one in every if has_share(one) or one.name in by_claim]
@@ -65,7 +65,10 @@ def devices_of(seen: doctor.Observation) -> Iterator[tuple[doctor.ObservedContai
 
 
 def other_cards(seen: doctor.Observation) -> frozenset[str]:
-    """Return devices, functions and interfaces of the node that a pod with cards does not hold."""
+    """Return names of devices, functions and interfaces of the node's cards that the pod lacks.
+
+    It is empty for a pod without cards.
+    """
     held = {device.name for _, device in devices_of(seen)}
     held |= {card.device.name for card in pod_cards(seen) if card.device}
     others = [one for one in (seen.survey.devices if seen.survey else ()) if one.name not in held]
@@ -307,9 +310,10 @@ def _overlay(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _node_address(seen: doctor.Observation, devices: Sequence[Device]) -> str:
-    """Return which address RDMA_CM has to take on the node's network, as a part of a sentence.
+    """Return a part of a sentence: which address of the node RDMA_CM has to take, "" if unknown.
 
-    It is one of an interface of the card, or of its bond, whose name the card's GIDs have.
+    The address is that of an interface of the card, or of its bond, whose name the card's GIDs
+    have.
     """
     ports = [port for device in devices for port in device.ports]
     names = {port.netdev for port in ports} | {gid.netdev for p in ports for gid in p.gids}
@@ -383,7 +387,7 @@ _TRANSPORTS = ("UCX_TLS", "UCX_NET_DEVICES", "NCCL_NET", "NCCL_IB_HCA")
 
 
 def uses(seen: doctor.Observation) -> tuple[doctor.ContainerUse, ...]:
-    """Return the use of RDMA by each container with a card, as far as it was seen."""
+    """Return how each container with a card uses RDMA, as far as that was seen."""
     return tuple(_use(seen, container) for container in sharing(seen))
 
 
@@ -452,7 +456,7 @@ def _numa(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _refused(seen: doctor.Observation) -> tuple[str, str]:
-    """Return why kube-rdma refused the network of a pod that waits, and what to do."""
+    """Return why kube-rdma refused the network of a waiting pod, and the remedy, else ("", "")."""
     pod = _pod(seen)
     return refusal(pod.why) if pod.phase in _IDLE else ("", "")
 
@@ -497,13 +501,13 @@ def _pod(seen: doctor.Observation) -> doctor.ObservedPod:
 
 
 def _held(seen: doctor.Observation) -> list[Holding]:
-    """Return the shares of the pod, as the kubelet has them."""
+    """Return what the pod's containers hold by device plugins, as the kubelet lists it."""
     pod, every = _pod(seen), (seen.kubelet.holdings or ()) if seen.kubelet else ()
     return [one for one in every if (one.namespace, one.pod) == (pod.namespace, pod.name)]
 
 
 def _unlocked(seen: doctor.Observation) -> list[doctor.ObservedContainer]:
-    """Return the containers with cards that may lock next to nothing."""
+    """Return the containers with cards whose limit of locked memory is too low for RDMA."""
     return [
         one
         for one in sharing(seen)
@@ -512,7 +516,7 @@ def _unlocked(seen: doctor.Observation) -> list[doctor.ObservedContainer]:
 
 
 def _rails(pod: doctor.ObservedPod) -> list[doctor.ObservedLink]:
-    """Return the pod's own interfaces, but those that every pod has; none on the node's network."""
+    """Return the pod's interfaces without lo and the cluster's own; () on the node's network."""
     links = () if pod.host_network else pod.links or ()
     return [link for link in links if link.name not in ("lo", _OVERLAY)]
 

@@ -59,7 +59,10 @@ _OTHERS = {
 
 
 def telling(events: Iterable[ClusterEvent]) -> ClusterEvent | None:
-    """Return the last warning that says what failed; None without any."""
+    """Return the last warning Event that says what failed; None without a warning.
+
+    Repeated and follow-up warnings are passed over where another one says more.
+    """
     warnings = sorted((one for one in events if one.is_warning), key=lambda one: one.last)
     telling_ones = (one for one in warnings if not one.note.startswith("Error: "))
     whole = [one for one in telling_ones if one.reason not in _REPEATS]
@@ -70,16 +73,16 @@ def telling(events: Iterable[ClusterEvent]) -> ClusterEvent | None:
 
 
 def text_of(event: ClusterEvent) -> str:
-    """Return what an Event says, as the reason of a pod that waits."""
+    """Return an Event's reason and note on one line, cut to a maximum length."""
     note = event.note.partition(" preemption: ")[0]  # of the scheduler, about pods to evict
     about = f"{event.kind} {event.name}: " if event.kind == "PersistentVolumeClaim" else ""
     return f"{event.reason}: {about}{' '.join(note.split())}"[:_MOST]
 
 
 def refusal(why: str) -> tuple[str, str]:
-    """Return why kube-rdma refused the pod's network, and what to do; "" if it did not.
+    """Return the problem and the remedy if kube-rdma refused the pod's network, else ("", "").
 
-    The runtime and the kubelet put their own words before it.
+    `why` is a whole message: runtime and kubelet put their own words before kube-rdma's sentence.
     """
     sentence = why.rpartition(REFUSAL)[2] if REFUSAL in why else ""
     problem, semicolon, remedy = sentence.rpartition("; ")
@@ -87,7 +90,10 @@ def refusal(why: str) -> tuple[str, str]:
 
 
 def waits_for(why: str, namespace: str) -> Finding:
-    """Return why a pod waits, by a text `REASON: message`, with the remedy where one is known."""
+    """Return a Finding about why a pod waits, with a remedy where one is known.
+
+    `why` is a text `REASON: message`.
+    """
     problem, remedy = refusal(why)
     if problem:
         return Finding("CNI", problem, remedy=remedy, stage=Stage.AGENT)

@@ -29,7 +29,10 @@ _WORDS: Mapping[int, str] = {4: "ADDRESS", 6: "ADDRESS6"}
 def addresses(
     evidence: PodEvidence, placed: Sequence[PodNic]
 ) -> tuple[tuple[AssignedAddresses, ...], Words]:
-    """Return what each interface has, or may get, of its pool; raise Refused as IPAM does."""
+    """Return the addresses that each interface has, or would get from its pool, and their words.
+
+    Words stand in for addresses that are not decided yet. Raise Refused as IPAM does.
+    """
     held = tuple(_held_ones(evidence, placed))
     names = {one.interface for one in held}
     seats = [one for one in placed if one.entry.ask.interface not in names]
@@ -61,7 +64,7 @@ def addresses(
 
 
 def _request(evidence: PodEvidence, seats: Sequence[PodNic]) -> ipam.AddressRequest:
-    """Return the request to IPAM, without pools that nobody could look for."""
+    """Return the request to IPAM for these interfaces, without pools that could not be read."""
     nics = []
     for seat in seats:
         pools = seat.entry.network.pools
@@ -83,7 +86,7 @@ def _request(evidence: PodEvidence, seats: Sequence[PodNic]) -> ipam.AddressRequ
 
 
 def _node_part(subpool: Subpool) -> Subpool:
-    """Return a node's part of a subpool: the first slice stands for that of the pod's node."""
+    """Return the part of a subpool that one node has; the first slice stands for any node's."""
     if subpool.per_node is None:
         return subpool
     subnet, prefix = subpool.ranges[0].subnet, subpool.per_node.prefix
@@ -119,7 +122,7 @@ def _word(address: ipam.Address, subpool: Subpool, seat: PodNic, evidence: PodEv
 
 
 def _held_ones(evidence: PodEvidence, placed: Sequence[PodNic]) -> Iterator[AssignedAddresses]:
-    """Yield the addresses of interfaces that the pod's status annotation has."""
+    """Yield the addresses that the pod's status annotation has for interfaces with IPAM."""
     attached = {one.interface: one for one in evidence.attached}
     for seat in placed:
         name = seat.entry.ask.interface
@@ -131,7 +134,7 @@ def _held_ones(evidence: PodEvidence, placed: Sequence[PodNic]) -> Iterator[Assi
 def _held(
     name: ipam.InterfaceName, attached: AttachedInterface, pools: Sequence[ipam.IPPool]
 ) -> AssignedAddresses:
-    """Return addresses with subnet, gateway and routes of the pool that they are of."""
+    """Return an interface's addresses, with subnet, gateway and routes of their pool."""
     own = [one.address for one in attached.addresses]
     for pool in pools:
         allocations = [
@@ -150,6 +153,6 @@ def _held(
 
 
 def _slice_with(subpool: Subpool, address: ipam.Address) -> Subpool:
-    """Return the node's slice that has the address, with its subnet and gateway, or the subpool."""
+    """Return the slice of a subpool that has the address; without slices the whole subpool."""
     own = part(subpool, slice_of(subpool, address)) if subpool.per_node else None
     return own or subpool

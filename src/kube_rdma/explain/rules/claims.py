@@ -32,7 +32,10 @@ class PodBookings(Frozen):
 
 
 def bookings(seen: ClaimsEvidence, basis: NodeBasis | None) -> PodBookings:
-    """Book the claims as the agent of this node would; none where its cards are not known."""
+    """Book the pod's allocated claims as the agent of its node would; keep refusals.
+
+    Without a node, or without a report of its cards, nothing is booked.
+    """
     if basis is None or not basis.reported:
         return PodBookings()
     node = BookingNode(basis.name, "", devices_of(basis.pools))
@@ -53,7 +56,7 @@ def bookings(seen: ClaimsEvidence, basis: NodeBasis | None) -> PodBookings:
 
 
 def claimed_devices(evidence: PodEvidence) -> tuple[ClaimDevice, ...]:
-    """Return the devices whose parameters make interfaces."""
+    """Return the claimed devices that become interfaces of the pod."""
     seen = evidence.claims
     return interfaces(seen.pod, bookings(seen, evidence.basis).prepared) if seen else ()
 
@@ -68,7 +71,7 @@ def claimed_shares(evidence: PodEvidence, basis: NodeBasis) -> tuple[GrantedShar
 
 
 def claim_findings(evidence: PodEvidence) -> Iterator[Finding]:
-    """Yield what is in the way of its claims, in the order in which the pod would meet it."""
+    """Yield Findings about what keeps the pod's claims from being served, in the pod's order."""
     seen = evidence.claims
     if seen is None:
         return
@@ -96,7 +99,7 @@ def claim_findings(evidence: PodEvidence) -> Iterator[Finding]:
 
 
 def explained_claims(evidence: PodEvidence) -> Iterator[ExplainedClaim]:
-    """Yield each claim of the pod with its devices, and the cards behind these."""
+    """Yield each claim of the pod with the devices allocated to it, and the cards behind them."""
     seen = evidence.claims
     if seen is None:
         return

@@ -39,7 +39,7 @@ _FIRST_PORT = 1
 def interfaces(
     evidence: PodEvidence, plan: PodPlan, shown: Sequence[ExplainedPlan]
 ) -> Iterator[SeenInterface]:
-    """Yield the pod's interfaces; MTU and addresses as they are in it now, where that was seen."""
+    """Yield the pod's interfaces, with MTU and addresses as seen inside the pod where possible."""
     links = {link.name: link for link in _links(evidence)}
     made = map(_of_status, evidence.attached) if evidence.attached else _made(evidence, plan, shown)
     for seen in made:
@@ -51,14 +51,17 @@ def interfaces(
 
 
 def interfaces_from(evidence: PodEvidence) -> SeenFrom:
-    """Return the source of the interfaces."""
+    """Return where the facts about interfaces come from: the pod, its status or the rules."""
     if _links(evidence):
         return SeenFrom.POD
     return SeenFrom.STATUS if evidence.attached else SeenFrom.RULES
 
 
 def missing(evidence: PodEvidence, seen: Sequence[SeenInterface]) -> tuple[str, ...]:
-    """Return the interfaces that are attached or recorded, and that are not in the pod now."""
+    """Return the names of expected interfaces that are not in the pod any more.
+
+    It is empty where the pod was not looked into.
+    """
     present = {one.name for one in _links(evidence)}
     return tuple(one.name for one in seen if present and one.name not in present)
 
@@ -110,7 +113,7 @@ def _of_status(status: AttachedInterface) -> SeenInterface:
 def _made(
     evidence: PodEvidence, plan: PodPlan, shown: Sequence[ExplainedPlan]
 ) -> Iterator[SeenInterface]:
-    """Yield the interfaces of Steps, with words for what is not decided yet."""
+    """Yield the interfaces that Steps make; words stand for values that are not decided yet."""
     nics = {one.entry.ask.interface: one for one in plan.nics}
     recorded = [one for attachment in evidence.recorded or () for one in attachment.plans]
     plans = {one.interface: one for one in (recorded or plan.plans)}
@@ -137,7 +140,7 @@ def _made(
 
 
 def device_nodes(evidence: PodEvidence, plan: PodPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield by container its device nodes: those that it has, else those that it gets."""
+    """Yield each container with its device nodes: those it has, else those it would get."""
     if present := [(one.name, one.nodes) for one in _containers(evidence) if one.nodes]:
         yield from present
         return
@@ -167,7 +170,10 @@ def _containers(evidence: PodEvidence) -> Sequence[ObservedContainer]:
 
 
 def _opened(shares: Sequence[GrantedShare], plan: PodPlan) -> Iterator[str]:
-    """Yield the devices that shares open, in words: nodes get their numbers at the start."""
+    """Yield the kinds of device files that shares open, with the names of their RDMA devices.
+
+    Device nodes get their numbers only when the pod starts.
+    """
     kinds: dict[CharKind, list[str]] = {}
     for share in shares:
         for kind in share.device_files:
@@ -178,7 +184,7 @@ def _opened(shares: Sequence[GrantedShare], plan: PodPlan) -> Iterator[str]:
 
 
 def _devices(share: GrantedShare, plan: PodPlan) -> list[str]:
-    """Return the RDMA devices of a share's interfaces, else of its cards."""
+    """Return the RDMA devices of the interfaces made from a share, else those of its cards."""
     names = [
         name
         for one, nic in _own_plans(plan)
@@ -195,7 +201,7 @@ def _own_plans(plan: PodPlan) -> Iterator[tuple[Plan, PodNic]]:
 
 
 def _names(made: Plan, nic: PodNic, plan: PodPlan) -> list[str]:
-    """Return the RDMA devices of an interface, with words for names that are not decided yet."""
+    """Return the names of an interface's RDMA devices; words stand for names not decided yet."""
     words = {each.text: each.word for name, each in plan.stand_ins if name == made.interface}
     return [words.get(name, name) for name in rdma_names((made,), (nic,))]
 
@@ -204,7 +210,10 @@ def _names(made: Plan, nic: PodNic, plan: PodPlan) -> list[str]:
 
 
 def settings(evidence: PodEvidence, plan: PodPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield by file its lines without comments; nothing where late binding writes none."""
+    """Yield each settings file of RDMA programs with its lines, without comments.
+
+    Nothing where the pod's annotation switches them off, or late binding writes none.
+    """
     asked = dict(evidence.template.annotations).get(rules.ANNOTATION)
     if asked == rules.NONE:
         return
@@ -221,7 +230,7 @@ def settings(evidence: PodEvidence, plan: PodPlan) -> Iterator[tuple[str, tuple[
 def _used_by_container(
     evidence: PodEvidence, plan: PodPlan
 ) -> Iterator[tuple[str, tuple[UsedDevice, ...], FabricProfile | None]]:
-    """Yield the devices that the settings of each container name, with the fabric of their pool."""
+    """Yield each container with the RDMA devices that its settings name, and the pool's fabric."""
     attached = {one.interface: one for one in evidence.attached}
     pools = evidence.basis.pools if evidence.basis else ()
     fabrics = {pool.spec.resource: pool.spec.fabric for pool in pools}

@@ -40,7 +40,10 @@ _LAYERS: Mapping[str, str] = {LinkLayer.INFINIBAND.value: "infiniband"}  # as ne
 def basis(
     name: str, report: NodeReport, state: NodeState | None = None, specs: Sequence[PoolSpec] = ()
 ) -> NodeBasis:
-    """Return the node of a report; `specs` are those of the NodePolicies that select it."""
+    """Return the node that a NodeReport describes.
+
+    `specs` are the pools of the NodePolicies that select the node.
+    """
     cards = {one.id: _card(one) for one in report.cards if not one.gone}
     reported = {one.id: one for one in report.cards}
     pools = tuple(
@@ -66,7 +69,7 @@ def basis(
 
 
 def _card(card: ReportedCard) -> Card:
-    """Return the card; one that sits inside a pod has no ports, as it has none for the agent."""
+    """Return the card that a NodeReport describes; one that is inside a pod has no ports."""
     seat = None
     with suppress(ValueError):
         pci = PciAddress(card.id)
@@ -84,7 +87,7 @@ def _card(card: ReportedCard) -> Card:
 
 
 def _device(card: ReportedCard, name: str, seat: PciPosition | None) -> Device:
-    """Return the device; a soft one is known by its card's name, as a report says no more."""
+    """Return an RDMA device of a reported card, from its ports in the report."""
     ports = tuple(
         Port(
             port.number,
@@ -125,7 +128,7 @@ def _link(number: int, port: ReportedPort, reported: ReportedCard, card: Card) -
 
 
 def _pool(pool: ReportedPool, cards: list[Card], specs: Sequence[PoolSpec]) -> Pool:
-    """Return the pool with the shares that it would have, by its policy if that is known."""
+    """Return the pool that a NodeReport describes, with its spec from a NodePolicy if known."""
     same = (one for one in specs if (one.resource, one.mode) == (pool.resource, pool.mode))
     spec = with_networks(next(same, None) or _guessed(pool, cards))
     if pool.by_claims:
@@ -134,7 +137,10 @@ def _pool(pool: ReportedPool, cards: list[Card], specs: Sequence[PoolSpec]) -> P
 
 
 def _guessed(pool: ReportedPool, cards: list[Card]) -> PoolSpec:
-    """Return a spec that would give this pool: the number of shares shows whether one is a card."""
+    """Return a spec that would give a reported pool.
+
+    A number of shares that the cards divide evenly means a number for each card.
+    """
     mode = Mode(pool.mode)
     bind, shares = MODES[mode].bind, pool.shares
     if bind is Bind.PER_CARD and cards:

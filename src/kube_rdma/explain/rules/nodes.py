@@ -22,9 +22,10 @@ def unfit(
     held: Mapping[str, int],
     spared: Collection[str] = (),
 ) -> Iterator[Finding]:
-    """Yield what keeps the pod from a node; `held` are shares of its other pods.
+    """Yield Findings about what keeps the pod from a node: labels, taints, too few shares.
 
-    Resources that are `spared` are not looked at, as those that claims serve.
+    `held` counts the shares of the node's other pods. Resources in `spared`, such as those that
+    claims serve, are not looked at.
     """
     labels, offered = dict(node.labels), dict(node.allocatable)
     keys = [key for key, _ in template.selector]
@@ -62,7 +63,7 @@ def unfit(
 
 
 def no_node(template: PodTemplate, nodes: Collection[NodeState]) -> Iterator[Finding]:
-    """Yield what keeps the pod from the node that comes nearest, if each of them is unfit."""
+    """Yield what keeps the pod from the node that fits best, if no node fits."""
     offered = {name for node in nodes for name, _ in node.allocatable}
     asked = {ask.resource for one in template.containers for ask in one.asks}
     firsts = [(one, next(unfit(template, one, {}, asked - offered), None)) for one in nodes]

@@ -51,7 +51,7 @@ class PodPlan(Frozen):
 
 
 def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
-    """Plan all networks of the pod on this node; raise nothing."""
+    """Plan all networks of the pod on a node; errors are in the plan, none is raised."""
     granted, short = _granted(evidence, basis)
     if granted is None:
         return replace(judged(evidence), short=short)
@@ -94,7 +94,11 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
 def _granted(
     evidence: PodEvidence, basis: NodeBasis
 ) -> tuple[tuple[attachment.GrantedShare, ...] | None, Refused | None]:
-    """Return the shares; if there are too few why, and those of the node without other pods."""
+    """Return the shares that the pod's containers would get, and why they are not to be had now.
+
+    With too few free shares, the shares are those of the node as if it had no other pods. They are
+    None if even these are too few.
+    """
     short = None
     for node in (basis, replace(basis, used_cards=())):
         try:
@@ -105,7 +109,7 @@ def _granted(
 
 
 def judged(evidence: PodEvidence) -> PodPlan:
-    """Plan without a node: only faults of the networks themselves are refused."""
+    """Return the plan of a pod without a node: its networks are matched, or refused if faulty."""
     try:
         others = evidence.other_networks
         return PodPlan(match_entries(evidence.asks, evidence.networks, others=others))
@@ -114,7 +118,7 @@ def judged(evidence: PodEvidence) -> PodPlan:
 
 
 def is_unplannable(evidence: PodEvidence, basis: NodeBasis) -> bool:
-    """Return whether planning needs settings of virtual functions, which no report has."""
+    """Return whether planning needs settings of virtual functions, which no NodeReport has."""
     devices = [one for one in evidence.networks if isinstance(one, kinds.DeviceNetwork)]
     return not basis.exact and any(one.function for one in devices)
 
@@ -122,7 +126,7 @@ def is_unplannable(evidence: PodEvidence, basis: NodeBasis) -> bool:
 def unreported(
     host: attachment.HostNetwork, entries: Sequence[attachment.MatchedEntry]
 ) -> tuple[str, ...]:
-    """Return the interfaces that networks name and that a report lacks: those of no RDMA card."""
+    """Return interfaces that networks name and no NodeReport has, for they are of no RDMA card."""
     names = (entry.network.device for entry in entries)
     reported = {link.name for link in host.links}
     return tuple(
@@ -133,7 +137,7 @@ def unreported(
 def _with_unreported(
     host: attachment.HostNetwork, entries: Sequence[attachment.MatchedEntry]
 ) -> attachment.HostNetwork:
-    """Add these interfaces to the node, as if nothing stood against them."""
+    """Add interfaces that networks name and the NodeReport lacks, as if they could be used."""
     links = list(host.links)
     for name in unreported(host, entries):
         networks = (entry.network for entry in entries if entry.network.device == name)
@@ -144,7 +148,10 @@ def _with_unreported(
 
 
 def _as_functions(host: attachment.HostNetwork) -> attachment.HostNetwork:
-    """Take each link for that of a virtual function, for no report says which one is."""
+    """Return the node with each link as that of a virtual function.
+
+    No NodeReport says which links are.
+    """
     links = (
         replace(one, virtual=FunctionPlace(PlannedHostLink(one.index, one.name), one.pci, 0))
         for one in host.links
@@ -184,7 +191,7 @@ def assumed_shares(
 
 
 def _of_others(pool: Pool, basis: NodeBasis) -> Iterator[ShareId]:
-    """Yield a share for each interface that other pods have on a card of the pool."""
+    """Yield a share for each use of a pool's card by an interface of another pod."""
     counts = Counter(basis.used_cards)
     for share in pool.shares:
         if share.card and counts[share.card] > 0:
@@ -193,7 +200,10 @@ def _of_others(pool: Pool, basis: NodeBasis) -> Iterator[ShareId]:
 
 
 def _at_hand(pool: Pool, basis: NodeBasis, own: Collection[CardId]) -> list[ShareId]:
-    """Return the shares whose card is on the node or the pod's `own`, not inside another pod."""
+    """Return the pool's shares whose card is not inside another pod.
+
+    Cards in `own` are the pod's. A card that has left the node is inside some pod.
+    """
     away = {
         one.id
         for one in pool.cards
@@ -217,7 +227,10 @@ def _has_left(card: Card, spec: PoolSpec, basis: NodeBasis) -> bool:
 
 
 def _too_few(pool: Pool, count: int, usable: int, used: int, free: int) -> Refused:
-    """Say how many shares a container can have, and what became of the others."""
+    """Return the Refused for a container that asks for more shares than it can have.
+
+    It says what became of the others.
+    """
     every = len(pool.shares)
     lost = ((used, "in use"), (every - used - free, "in other pods"), (free - usable, "unhealthy"))
     parts = listed([f"{number} {state}" for number, state in lost if number > 0])
@@ -229,7 +242,7 @@ def _too_few(pool: Pool, count: int, usable: int, used: int, free: int) -> Refus
 
 
 def _must(pool: Pool, free: Sequence[ShareId], cards: Collection[CardId]) -> tuple[ShareId, ...]:
-    """Return a share of each card that the pod has, in the order of its interfaces."""
+    """Return one free share of each of these cards, in their order."""
     left = list(free)
     chosen = []
     for card in cards:
@@ -243,7 +256,7 @@ def _must(pool: Pool, free: Sequence[ShareId], cards: Collection[CardId]) -> tup
 def _soft_names(
     whole: Sequence[attachment.Plan], attached: Sequence[attachment.AttachedInterface]
 ) -> Iterator[tuple[InterfaceName, StandIn]]:
-    """Yield stand-ins for soft RDMA devices, which are named after the pod's sandbox."""
+    """Yield stand-ins for the names of soft RDMA devices, which are known when the pod starts."""
     names = {one.interface: one.rdma_device for one in attached}
     for plan in whole:
         for step in plan.steps:

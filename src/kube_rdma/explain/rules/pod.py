@@ -39,7 +39,7 @@ _KINDS = {
 
 
 def explain(evidence: model.PodEvidence) -> model.Explanation:
-    """Return all that is to be said of a pod, out of its evidence."""
+    """Return what `kube-rdma explain` says of a pod, from the evidence about it."""
     basis = evidence.basis
     plan = PodPlan()
     understood = not evidence.misread and not evidence.unread
@@ -82,7 +82,7 @@ def explain(evidence: model.PodEvidence) -> model.Explanation:
 
 
 def _asks(evidence: model.PodEvidence) -> Iterator[model.ExplainedAsk]:
-    """Yield the resources that containers ask for, with what the node offers of each."""
+    """Yield the shares that each container asks for, with what the node offers of the resource."""
     pools = evidence.basis.by_resource if evidence.basis else {}
     for container in evidence.template.containers:
         for ask in container.asks:
@@ -97,7 +97,7 @@ def _asks(evidence: model.PodEvidence) -> Iterator[model.ExplainedAsk]:
 
 
 def _networks(evidence: model.PodEvidence) -> Iterator[model.ExplainedNetwork]:
-    """Yield the networks that the pod asks for, in words."""
+    """Yield the networks that the pod asks for, each with a description."""
     by_name = {one.name: one for one in evidence.networks}
     for ask in evidence.asks:
         name = f"{ask.namespace}/{ask.network}"
@@ -108,7 +108,7 @@ def _networks(evidence: model.PodEvidence) -> Iterator[model.ExplainedNetwork]:
 
 
 def _meaning(network: Network, evidence: model.PodEvidence) -> Iterator[str]:
-    """Yield the description of a network, in parts of a sentence."""
+    """Yield the parts of a sentence that describes a network."""
     if isinstance(network, kinds.ForeignNetwork):
         yield f"made by the CNI plugin {network.plugin}"
     else:
@@ -129,7 +129,7 @@ def _meaning(network: Network, evidence: model.PodEvidence) -> Iterator[str]:
 
 
 def _shares(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[model.ExplainedShare]:
-    """Yield the shares by the agent's records, else the status annotation, else preferred ones."""
+    """Yield the shares that containers hold by the agent's records, else those of the plan."""
     names = evidence.basis.card_names if evidence.basis else {}
     if evidence.bindings:
         for binding in evidence.bindings:
@@ -178,7 +178,7 @@ def _plans(
 def _notes(
     evidence: model.PodEvidence, plan: PodPlan, source: model.StepsFrom | None
 ) -> Iterator[str]:
-    """Yield what a reader has to know of the sources of all this."""
+    """Yield notes about what could not be seen, and on what the plan rests."""
     basis = evidence.basis
     for hidden in evidence.not_seen:
         yield f"Not seen: {hidden.part}, for {hidden.why}"
@@ -220,7 +220,7 @@ def _default_routes(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[str]
 
 
 def _of_rules(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[str]:
-    """Yield the notes about Steps that are planned now."""
+    """Yield notes about Steps that were planned just now instead of read from a record."""
     if evidence.attached:
         yield (
             "The Steps are planned again from the network status of the pod; the record of the "
@@ -248,9 +248,9 @@ def _of_rules(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[str]:
 
 
 def findings(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[Finding]:
-    """Yield why a pod does not run, then what is in its way in the order in which it meets it.
+    """Yield why a pod does not run, then other obstacles in the order in which it meets them.
 
-    Errors mean that the pod cannot have what it asks for; one that runs has it.
+    Errors mean that the pod cannot have what it asks for. For a pod that runs they are warnings.
     """
     is_attached = bool(evidence.attached or evidence.recorded)
     scheduling = list(_scheduling(evidence))
@@ -295,7 +295,10 @@ def _scheduling(evidence: model.PodEvidence) -> Iterator[Finding]:
 
 
 def _of_claims(template: PodTemplate, served: Mapping[str, Pool]) -> Iterator[Finding]:
-    """Yield the faults of requests that claims serve: allocatable is 0, slices have the rest."""
+    """Yield Findings about requests for more than one of a resource that is a single device.
+
+    A claim serves such a resource as one device for all cards of its pool.
+    """
     most: Counter[str] = Counter()
     for container in template.containers:
         for ask in container.asks:

@@ -23,21 +23,21 @@ _OFFER = "resources"  # code of the finding of rules/nodes about a node that off
 
 
 def symptom_of(pod: Explanation | None) -> str:
-    """Return the symptom that a pod's state shows; of a node it is its shares."""
+    """Return the symptom that a pod's state shows; without a pod it is that of missing shares."""
     if pod is None or pod.phase == "Running":
         return TCP if pod else SHARES
     return CREATING if pod.node and pod.phase else PENDING
 
 
 def concerned(findings: Iterable[Finding], pod: Explanation | None, node: str) -> list[Finding]:
-    """Return what `kube-rdma status` finds of the pod, of its node and of the nearest to fit."""
+    """Return the Findings about the pod, its node, or the node that is nearest to fit."""
     own = pod.findings if pod else ()
     names = {f"node/{name}" for name in (node, *(one.subject for one in own if one.code == _OFFER))}
     return [one for one in findings if one.subject in names or (pod and one.subject == pod.title)]
 
 
 def causes(symptom: str, clues: Iterable[tuple[str, Finding]]) -> tuple[tuple[str, Finding], ...]:
-    """Return roots with sources, none twice: errors first, then what may cause the symptom."""
+    """Return the root Findings with their sources, each once: errors first, then by symptom."""
     roots: dict[str, tuple[str, Finding]] = {}
     for source, one in clues:
         if not one.follows and one.severity is not Severity.ADVICE:

@@ -68,7 +68,7 @@ def node_topology(survey: model.Survey) -> tuple[model.TopologySocket, ...]:
 
 
 def _order(spot: Spot) -> tuple[bool, int, bool, str, str]:
-    """Return the sort key, by which what is not known comes last."""
+    """Return the sort key of a place in the machine; unknown parts of a place come last."""
     numa_node, root, switch = spot
     return numa_node is None, numa_node or 0, not root, root, switch or ""
 
@@ -86,7 +86,10 @@ def _spot(seat: PciPosition | None, numa_node: int | None) -> Spot:
 
 
 def _placed(cards: Sequence[Card]) -> Iterable[model.PlacedCard]:
-    """Yield each physical card once; a function without its physical one stands for itself."""
+    """Yield each whole card once, with its rail and the functions divided off from it.
+
+    A function whose physical one was not seen counts as a whole card.
+    """
     ids = {card.id for card in cards}
     above = {card.id: _above(card, ids) for card in cards}
     whole = [card for card in cards if above[card.id] == card.id]
@@ -100,6 +103,6 @@ def _placed(cards: Sequence[Card]) -> Iterable[model.PlacedCard]:
 
 
 def _above(card: Card, ids: set[CardId]) -> CardId:
-    """Return the card that this one is a part of, itself as a rule."""
+    """Return the id of the whole card that a function belongs to, else the card's own id."""
     above = physical(card)
     return above if above in ids else card.id

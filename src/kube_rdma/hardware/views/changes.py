@@ -68,7 +68,7 @@ class SurveyChange(Frozen):
 
 
 def changes(before: Survey, after: Survey) -> tuple[SurveyChange, ...]:
-    """Return everything that became different, in the order of devices, GPUs, node."""
+    """Return the differences between two Surveys, in the order of devices, GPUs, node."""
     found: list[SurveyChange] = []
     for name, was, now in _pairs(before.devices, after.devices, lambda device: device.name):
         found += _differences(ChangeKind.DEVICE, name, None, was, now, ("name", "ports"))
@@ -113,7 +113,7 @@ def entry(change: SurveyChange, at: datetime) -> dict[str, object]:
 def _pairs(
     before: Sequence[T], after: Sequence[T], key: Callable[[T], K]
 ) -> Iterator[tuple[K, T | None, T | None]]:
-    """Yield key, old and new of the things that are in either, in the order of their keys."""
+    """Yield each key in order with its item before and after; None where one side lacks it."""
     old, new = {key(one): one for one in before}, {key(one): one for one in after}
     yield from ((name, old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys()))
 
@@ -126,7 +126,7 @@ def _differences(
     now: Frozen | None,
     skipped: Collection[str],
 ) -> Iterator[SurveyChange]:
-    """Yield that a thing appeared or vanished, else each field of it that is different."""
+    """Yield a change where the item appeared or vanished, else one for each field that differs."""
     if was is None or now is None:
         yield SurveyChange(kind, subject, port, "", was, now)
         return

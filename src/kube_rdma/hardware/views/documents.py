@@ -57,7 +57,7 @@ def document(
 
 
 def plain(value: object) -> object:
-    """Return a value of the survey as JSON has it, with the keys of the document."""
+    """Return any value of a Survey as JSON values, with the keys of the document."""
     match value:
         case Device():
             return _device(value)
@@ -77,7 +77,10 @@ def _port(port: Port) -> dict[str, Any]:
 
 
 def _function(function: Function) -> dict[str, Any]:
-    """Leave out its place in the tree, which would name every virtual function a second time."""
+    """Return a PCI function as JSON values, without the path of bridges above it.
+
+    The path would name every virtual function a second time.
+    """
     return {
         **json_object(function.seat, "pci", "numa_node", "physical_function"),
         **json_object(function, "driver", "acpi_index", "vf_index"),

@@ -78,7 +78,7 @@ def _row(verdict: Verdict, names: Mapping[PciAddress, str], *, wide: bool) -> Pa
 
 
 def _lines(verdict: Verdict, names: Mapping[PciAddress, str]) -> Iterator[tuple[str, ...]]:
-    """Yield one line a port; what belongs to the whole device stands in the first."""
+    """Yield a row of cells for each port; cells of the whole device are in the first row only."""
     device = verdict.device
     node = _NONE if device.numa_node is None else str(device.numa_node)
     whole = (device.name, node, _place(device, names), "yes" if verdict.usable else "no")
@@ -120,7 +120,10 @@ def _place(device: Device, names: Mapping[PciAddress, str]) -> str:
 
 
 def _fault_lines(survey: Survey, *, every: bool) -> Block:
-    """Say what could not be read; of many only how much, unless they explain an empty table."""
+    """Return the lines about what could not be read.
+
+    Many faults are only counted, unless `every` one is wanted.
+    """
     count = len(survey.faults)
     if not count:
         return ()

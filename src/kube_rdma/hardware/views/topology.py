@@ -159,7 +159,7 @@ def topology_svg(topology: Sequence[model.TopologySocket], name: str) -> str:
 
 
 def _rows(sockets: Sequence[NestedBox]) -> Iterator[list[NestedBox]]:
-    """Yield as many sockets beside each other as the page takes."""
+    """Yield the boxes of sockets in rows that fit the width of the page."""
     row: list[NestedBox] = []
     for box in sockets:
         if row and sum(size(one)[0] + _BOX_GAP for one in (*row, box)) > _WIDEST:
@@ -185,7 +185,7 @@ def _bridge(bridge: model.TopologyBridge) -> NestedBox:
 
 
 def _tenants(group: model.TopologyGroup) -> Iterator[tuple[NestedBox, ...]]:
-    """Yield GPUs above, cards below them."""
+    """Yield rows of boxes: the GPUs of a PCIe switch, then its cards."""
     for boxes in (list(map(_gpu, group.gpus)), list(map(_card, group.cards))):
         for start in range(0, len(boxes), _ACROSS):
             yield tuple(boxes[start : start + _ACROSS])

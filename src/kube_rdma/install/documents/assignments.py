@@ -53,7 +53,10 @@ def pairs(text: str, where: str) -> Iterator[tuple[Path, Any]]:
 
 
 def put(node: Any, path: Sequence[str | int], value: Any) -> Any:
-    """Return `node` with a value at a path; what stands in its way is replaced."""
+    """Return a copy of `node` with a value at a path.
+
+    What is in the way is replaced; a list is filled up with None.
+    """
     if not path:
         return value
     step, *rest = path
@@ -67,7 +70,7 @@ def put(node: Any, path: Sequence[str | int], value: Any) -> Any:
 
 
 def _value(text: str, start: int, where: str) -> tuple[Any, int]:
-    """Return the value that begins at a place, and where it ends."""
+    """Return the value that begins at an index of the text, and the index of its end."""
     if text[start : start + 1] in _STRUCTURED:
         with suppress(ValueError, RecursionError):
             value, end = _JSON.raw_decode(text, start)

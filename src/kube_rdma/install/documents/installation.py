@@ -168,7 +168,10 @@ def _whole() -> dict[str, Any]:
 def _below(
     node: dict[str, Any], parts: dict[str, Any], path: str
 ) -> Iterator[tuple[install.ChartValue, dict[str, Any]]]:
-    """Yield each value below a schema, and the schema of its own, which is a part of the whole."""
+    """Yield each value that a JSON schema describes, with the value's own schema.
+
+    `parts` has the schemas that others refer to.
+    """
     for name, field in node.get("properties", {}).items():
         meant = _meant(field, parts)
         inner = _meant(meant.get("items", {}), parts)
@@ -185,16 +188,17 @@ def _below(
 
 
 def _meant(node: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema, or the part that it refers to."""
+    """Return the schema that a JSON schema refers to, else the schema itself."""
     reference = node.get("$ref")
     meant: dict[str, Any] = parts[reference.rpartition("/")[2]] if reference else node
     return meant
 
 
 def _bare(node: Any) -> Any:
-    """Return a schema without defaults, which are a preset's, and without the nulls of its models.
+    """Return a JSON schema for Helm: without defaults and without null as a choice.
 
-    Patterns that look ahead are left out: Helm's expressions are Go's. `render` checks them.
+    Defaults are those of presets. Patterns that look ahead are left out, for Helm's expressions are
+    Go's; `render` checks them.
     """
     if isinstance(node, list):
         return [_bare(value) for value in node]
@@ -223,7 +227,7 @@ _UNINSTALL = ("helm.sh/hook", "pre-delete")
 
 
 class _MarkLoader(yaml.CSafeLoader):
-    """A loader of YAML that reads the marks as values of model/install."""
+    """A YAML loader that reads the marks of blueprints as the nodes of model/install."""
 
 
 def read(text: str) -> tuple[install.Blueprint, ...]:

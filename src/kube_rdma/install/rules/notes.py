@@ -68,7 +68,7 @@ _CARDS = "feature.node.kubernetes.io/pci-15b3.present"
 
 
 def notes(values: Values) -> tuple[str, ...]:
-    """Return the sentences that hold for all values of an installation."""
+    """Return the notes that apply to an installation with these values, one sentence each."""
     preset, crds = values["preset"], values["crds"]
     operator, vke = values["platform"]["operator"], preset == "vke"
     names = OF_DOCUMENTS.get(preset) == values["namespace"]["name"]

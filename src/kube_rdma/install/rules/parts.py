@@ -42,7 +42,7 @@ def parts(
     operator: Sequence[install.Json],
     dashboards: Mapping[str, install.Json],
 ) -> Mapping[str, list[install.Blueprint]]:
-    """Return every part with its blueprints.
+    """Return the blueprints of each part of an installation, by its name.
 
     `described` has the blueprints of each of FILES; `operator` are definitions that only the
     operator needs; `dashboards` are Grafana's by name.
@@ -81,7 +81,7 @@ def _scoped(definition: install.Json) -> install.Json:
 
 
 def _by_version(node: Any) -> Any:
-    """Return a definition whose rules are left out where the version of Kubernetes has none."""
+    """Return a definition whose CEL rules are left out where Kubernetes is too old for them."""
     if isinstance(node, dict):
         return {
             key: install.When("platform.definitionRules", value)
@@ -112,7 +112,7 @@ def _dashboard(name: str, board: install.Json) -> install.Json:
 def filled(
     blueprints: Sequence[install.Blueprint], values: install.Values
 ) -> Iterator[install.Json]:
-    """Yield the objects that blueprints mean for these values, in their order, but Helm's own."""
+    """Yield the objects that blueprints make of these values, without those for Helm alone."""
     for blueprint in blueprints:
         if blueprint.for_helm or not all(_holds(one, values) for one in blueprint.conditions):
             continue
@@ -122,7 +122,7 @@ def filled(
 
 
 def _holds(condition: str, values: install.Values, entry: install.Values | None = None) -> bool:
-    """Decide whether one of the alternatives of a condition holds."""
+    """Return whether any alternative of a condition is true for the values."""
     for alternative in condition.split(install.EITHER):
         path, equals, text = alternative.partition(install.IS)
         value = _at(path, values, entry)
@@ -169,7 +169,7 @@ def _fields(
 
 
 def _entries(node: install.Node, values: install.Values, entry: install.Values) -> Iterator[Any]:
-    """Yield what an entry of a list comes to: itself, nothing, or the entries of a choice."""
+    """Yield the values that one node of a list in a blueprint stands for: none, one or several."""
     if isinstance(node, install.When):
         chosen = node.then if _holds(node.condition, values, entry) else node.otherwise
         for value in chosen if isinstance(chosen, list) else [chosen]:

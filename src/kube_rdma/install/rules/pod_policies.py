@@ -51,7 +51,7 @@ def _values(path: str) -> Joined:
 
 
 def _among(resources: str) -> str:
-    """Return whether the resource `key` is in a list, where rdma/* is all with this prefix."""
+    """Return the CEL condition that a variable's list has `key`, or a pattern such as rdma/*."""
     return f"(key in variables.{resources} || key.split('/')[0] + '/*' in variables.{resources})"
 
 
@@ -59,7 +59,10 @@ SHARED = _among("shares")
 
 
 def _held(pod: str, count: str) -> str:
-    """Return how many the pod holds when it runs, or its greediest init container does."""
+    """Return the CEL expression for the amount that a pod holds, given that of a container `c`.
+
+    It is the sum of all that run together, else the most of any init container.
+    """
     init = f"{pod}.spec.?initContainers.orValue([])"
     beside = f"({pod}.spec.containers + {init}.filter(c, {_SIDECAR})).map(c, {count}).sum()"
     most = f"([0] + {init}.filter(c, !({_SIDECAR})).map(c, {count})).max()"
@@ -87,8 +90,9 @@ SHARES: dict[str, Node] = {"shares": _values("shareResources")}
 def _policy(
     kind: str, name: str, variables: dict[str, Node], rules: Sequence[Node] = (), **spec: Node
 ) -> Json:
-    """Return a policy about new pods and what `rules` match besides; it admits what it cannot
-    judge.
+    """Return an admission policy for new pods, and for what `rules` match besides.
+
+    It admits what it cannot judge.
     """
     elsewhere = {
         "key": "kubernetes.io/metadata.name",
@@ -201,7 +205,7 @@ def _fixed(label: str, modes: Sequence[Mode]) -> str:
 
 
 def _only(modes: Sequence[Mode]) -> str:
-    """Return whether a share of the pod can have these modes alone."""
+    """Return the CEL condition that a share of the pod can only come from pools of these modes."""
     return (
         f"((pod.cards > 0 && ({_fixed(VKE_LABEL, modes)})) || "
         f"(pod.rdma && ({_fixed(MODE, modes)})))"
@@ -413,7 +417,7 @@ def completing_policy() -> tuple[Blueprint, ...]:
 
 
 def _add(path: str, value: str) -> str:
-    """Return a patch that adds; both are expressions."""
+    """Return the CEL expression of a JSON patch that adds; `path` and `value` are expressions."""
     return f"JSONPatch{{op: 'add', path: {path}, value: {value}}}"
 
 

@@ -66,9 +66,9 @@ def merged(given: Values) -> Json:
 
 
 def written(given: Values) -> Json:
-    """Return the values without those that are null, which are as if they were left out.
+    """Return the values without nulls, which count as left out.
 
-    Inside of `resources`, objects of Kubernetes, a null takes away a part of the default.
+    Below `resources`, which are objects of Kubernetes, a null removes a part of the default.
     """
     return {
         key: written(value) if isinstance(value, Mapping) and key != RESOURCES else value
@@ -86,7 +86,10 @@ def _without_nulls(values: Values) -> Json:
 
 
 def over(below: Any, above: Any) -> Any:
-    """Return `above` laid over `below`, as Helm merges values."""
+    """Return `above` merged over `below`, as Helm merges values.
+
+    Objects are merged field by field; any other value of `above` replaces that of `below`.
+    """
     if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
         return above
     kept = {key: value for key, value in below.items() if key not in above}

@@ -26,7 +26,7 @@ NAMES = ("base", "prefix", "own", "controller", "agentAccount", "instance", "man
 
 
 def with_release(values: Values) -> Json:
-    """Return all values of an installation, with the names of its objects below `platform`."""
+    """Return the values with the names of the installation's objects added below `platform`."""
     full, platform = values[FULL_NAME], values["platform"]
     base = full or PRODUCT
     role = "operator" if platform["operator"] else "controller"
@@ -88,7 +88,7 @@ def version_label(tag: str, digest: str = "") -> str:
 
 
 def _with(body: Json, labels: Json) -> dict[str, Any]:
-    """Return an object with the labels in its metadata, behind the labels that it has."""
+    """Return an object with more labels in its metadata, behind those that it has."""
     metadata = {**body["metadata"], "labels": {**body["metadata"].get("labels", {}), **labels}}
     return {**body, "metadata": metadata}
 
@@ -110,8 +110,9 @@ _MINOR = re.compile(r"v?1\.(\d+)")
 
 
 def with_version(values: Values) -> Json:
-    """Return all values of an installation, with what its version of Kubernetes has below
-    `platform`.
+    """Return the values with what their version of Kubernetes supports added below `platform`.
+
+    Each feature's name is true or false there.
     """
     minor = _minor(values[VALUE])
     served = {name: minor >= since for name, since in SINCE.items()}
@@ -119,7 +120,7 @@ def with_version(values: Values) -> Json:
 
 
 def lacking(values: Values) -> tuple[str, ...]:
-    """Return what the values ask for and their version lacks, a sentence each."""
+    """Return what the values ask for and their version of Kubernetes lacks, one sentence each."""
     platform, admission = values["platform"], values["admission"]
     pods = admission["pods"]
     judges, completes = admission["install"] or pods["check"], pods["complete"]
@@ -148,7 +149,7 @@ def lacking(values: Values) -> tuple[str, ...]:
 
 
 def _minor(version: str) -> int:
-    """Return the minor version that a text names; the newest for none."""
+    """Return the minor version in a version of Kubernetes; the newest known for another text."""
     named = _MINOR.match(version)
     return int(named[1]) if named else _NEWEST
 
@@ -159,7 +160,10 @@ _ENDED = frozenset(("Succeeded", "Failed"))
 
 
 def still_needed(pods: Iterable[PodState], annotation: str) -> Refused | None:
-    """Return why the agents may not go yet: pods that run with this annotation of an agent."""
+    """Return why agents may not be uninstalled yet; None if they may.
+
+    Running pods with this annotation have networks that only an agent can take back.
+    """
     names = sorted(
         f"{pod.namespace}/{pod.name}"
         for pod in pods
@@ -175,7 +179,10 @@ def still_needed(pods: Iterable[PodState], annotation: str) -> Refused | None:
 
 
 def drivers_run(nodes: Iterable[str], daemon_sets: Iterable[str]) -> Refused | None:
-    """Return why an operator may not go yet: its drivers, on these nodes, by these DaemonSets."""
+    """Return why an operator may not be uninstalled yet: drivers run; None if it may.
+
+    `nodes` and `daemon_sets` are the names of those that have drivers.
+    """
     names, sets = sorted(set(nodes)), sorted(daemon_sets)
     if not sets:
         return None
