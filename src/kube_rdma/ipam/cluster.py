@@ -84,7 +84,7 @@ class IpamObjects:
         self._namespace = namespace
 
     async def block(self, key: ipam.BlockKey) -> ipam.Block | None:
-        """Return one block, None where it has no object."""
+        """Return the block with this key, None where the API server has no such IPBlock."""
         stored = await self._cluster.get(IP_BLOCK, key.name)
         return stored_block(stored) if stored else None
 
@@ -95,13 +95,17 @@ class IpamObjects:
         return {one.spec.key: stored_block(one) for one in with_names}
 
     async def write_block(self, written: ipam.Block) -> ipam.Block | None:
-        """Create it when it has no version, else replace that version."""
+        """Create the IPBlock of a block without a version, else replace exactly its version.
+
+        Return the block as stored; None where it was not written or that is unknown. Raise Refused
+        where the API server refused it.
+        """
         wanted = Wanted(written.key.name, "", written, objects.block_labels(written))
         stored = await self._write(IP_BLOCK, wanted, written, written.version)
         return stored_block(stored) if stored else None
 
     async def drop_block(self, seen: ipam.Block) -> None:
-        """Delete exactly this version, if it is still there."""
+        """Delete the IPBlock of a block if it still has the version that was seen."""
         await self._drop(IP_BLOCK, seen.key.name, "", seen.version)
 
     async def lease(self, node: ipam.NodeName) -> ipam.NodeLease | None:
@@ -110,7 +114,11 @@ class IpamObjects:
         return lease(stored) if stored else None
 
     async def write_lease(self, written: ipam.NodeLease) -> ipam.NodeLease | None:
-        """Create it when it has no version, else replace that version."""
+        """Create the Lease of a node lease without a version, else replace exactly its version.
+
+        Return it as stored; None where it was not written or that is unknown. Raise Refused where
+        the API server refused it.
+        """
         name = objects.lease_name(written.node)
         spec = objects.lease_spec(written)
         notes = tuple(sorted(objects.lease_annotations(written).items()))
@@ -119,7 +127,7 @@ class IpamObjects:
         return lease(stored) if stored else None
 
     async def drop_lease(self, seen: ipam.NodeLease) -> None:
-        """Delete exactly this version, if it is still there."""
+        """Delete a node's Lease if it still has the version that was seen."""
         await self._drop(LEASE, objects.lease_name(seen.node), self._namespace, seen.version)
 
     async def borrow_queue(self, name: ipam.PoolName) -> ipam.BorrowQueue:
@@ -128,7 +136,11 @@ class IpamObjects:
         return borrow_queue(stored) if stored else ipam.BorrowQueue(name)
 
     async def write_borrow_queue(self, written: ipam.BorrowQueue) -> ipam.BorrowQueue | None:
-        """Replace the queue in exactly this version of the pool; the rest of the status stays."""
+        """Replace the borrow queue in a pool's status if the pool still has this version.
+
+        The rest of the status stays. Return the queue as stored, None where it was not written or
+        that is unknown.
+        """
         current = await self._cluster.get(IP_POOL, written.pool)
         if current is None or current.version != written.version:
             return None
@@ -140,7 +152,11 @@ class IpamObjects:
     async def _write(
         self, kind: ObjectKind[S, None], wanted: Wanted[S], spec: S, version: ipam.Version | None
     ) -> Stored[S, None] | None:
-        """Create, or replace exactly this version; which object is meant, the version says."""
+        """Create an object if `version` is None, else replace exactly that version.
+
+        Return it as stored; None where it was not written or that is unknown. Raise Refused where
+        the API server refused it.
+        """
         if version is None:
             return await _outcome(self._cluster.create(kind, wanted))
         name, namespace, labels = wanted.name, wanted.namespace, wanted.labels
@@ -158,7 +174,7 @@ class IpamObjects:
 
 
 async def _outcome(writing: Awaitable[S]) -> S | None:
-    """Return the object as written, None where that is unknown; raise Refused."""
+    """Return the object as it was written; None where writing it was Unavailable; raise Refused."""
     try:
         return await writing
     except Unavailable:

@@ -58,20 +58,23 @@ class AddressJournal:
             raise
 
     async def put(self, effect: Put) -> None:
-        """Carry out Put."""
+        """Write a container's addresses into the journal, durably; raise Unavailable."""
         await self._records.put(effect.record.container, effect.record)
 
     async def remove(self, effect: Remove) -> None:
-        """Carry out Remove."""
+        """Remove a container's record from the journal, durably; raise Unavailable."""
         await self._records.remove(effect.container)
 
     def close(self) -> None:
-        """Finish the writes under way, then let the next writer in."""
+        """Finish writes that have begun, then release the journal to the next process."""
         self._threads.shutdown()
         self._records.close()
 
     async def refuse_foreign(self) -> None:
-        """Raise Unavailable while another version's record may have any address of this node."""
+        """Raise Unavailable if the journal has records that this version does not understand.
+
+        Any address of this node may be in such a record.
+        """
         await self._records.refuse_foreign(*self._records.foreign_names)
 
     def _create_id(self, path: str) -> ipam.JournalId:
@@ -96,12 +99,18 @@ def _refuse(faults: Sequence[Broken]) -> None:
 
 
 def boot_time() -> float:
-    """Return seconds of a clock that goes on in sleep, so that no right outlives T."""
+    """Return the seconds of CLOCK_BOOTTIME, which also counts while the machine is suspended.
+
+    So no right to give addresses outlives its time.
+    """
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class IpamTiming(Frozen):
-    """The seconds of IPAM; kube_client limits single calls by their silence."""
+    """The intervals of IPAM, in seconds, with its clock.
+
+    kube_client limits single calls by their silence.
+    """
 
     agreed: ipam.Timing = field(default_factory=ipam.Timing)  # the same for nodes and controller
     clock: Callable[[], float] = boot_time
@@ -153,7 +162,10 @@ class EffectRunner:
         }
 
     async def run(self, operation: Effects[T]) -> T:
-        """Carry out an operation to its end; raise what it raises."""
+        """Run an operation: carry out each effect it yields, send it the answer, return its result.
+
+        Errors of effects are raised inside the operation, and its own errors here.
+        """
         try:
             effect = next(operation)
             while True:
@@ -170,7 +182,7 @@ class EffectRunner:
             operation.close()
 
     def wake(self) -> None:
-        """Wake the operations that pause: something changed that they may wait for."""
+        """Wake the paused operations, for something that they may wait for has changed."""
         self._news.set()
         self._news = asyncio.Event()
 
@@ -190,9 +202,10 @@ class EffectRunner:
             raise Unavailable(str(error)) from error
 
     async def _block(self, key: ipam.BlockKey) -> ipam.Block | None:
-        """Return a block; None for a garbled one too: to create it fails, so it stays uncertain.
+        """Return a block; None where there is none, or it is garbled.
 
-        Raising would stop the operation for all other blocks too, until a person repairs this one.
+        To create a garbled one fails, so it stays uncertain. Raising would stop the operation for
+        all other blocks until a person repairs this one.
         """
         try:
             return await self._objects.block(key)

@@ -47,7 +47,10 @@ log = structlog.get_logger()
 async def run_gc(
     cluster: Cluster, namespace: str, events: Events, timing: IpamTiming | None = None
 ) -> None:
-    """Fence and reclaim until cancelled. `namespace` is where the leases of the nodes are."""
+    """Revoke the rights of nodes that are gone and free their addresses, until cancelled.
+
+    `namespace` is where the leases of the nodes are.
+    """
     timing = timing or IpamTiming()
     pools = Mirror(
         kinds.IP_POOL, lambda pool: (kinds.pool_of(pool).cooldown, kinds.borrow_queue(pool))
@@ -93,7 +96,10 @@ async def run_gc(
 async def _do(
     runner: EffectRunner, events: Events, operation: Effects[None], about: About, fault: str
 ) -> bool:
-    """Return whether an operation was done; report its `fault` as an Event."""
+    """Run an operation of the controller; return False where it failed, for another try.
+
+    If there is a `fault`, report it as an Event instead of running the operation.
+    """
     if fault:
         return events.failed(about, fault)
     try:
@@ -238,7 +244,7 @@ def _holders(parts: tuple[Subpool, ...], snapshot: Snapshot) -> Iterator[Holder]
 
 
 class HeldAddress(Frozen):
-    """An address, its block as read and its holders; `risk` says what its release risks."""
+    """An IP address with its block and the nodes that hold it; `risk` warns of its release."""
 
     address: ipam.Address
     bit: ipam.Bits
@@ -248,7 +254,10 @@ class HeldAddress(Frozen):
 
 
 async def find_holders(cluster: Cluster, network: str, address: ipam.Address) -> HeldAddress:
-    """Return the address with the nodes that hold it; raise Refused when none does."""
+    """Return an IP address with its block and the nodes that hold it.
+
+    Raise Refused where no node holds it.
+    """
     key, bit = key_of(ipam.NetworkName(network), address)
     stored = await cluster.get(kinds.IP_BLOCK, key.name)
     holdings = kinds.stored_block(stored).holdings if stored else ()
@@ -276,7 +285,10 @@ async def find_holders(cluster: Cluster, network: str, address: ipam.Address) ->
 
 
 async def free(cluster: Cluster, held: HeldAddress) -> None:
-    """Take the address from all holders; raise Conflict (an Unavailable) when the block changed."""
+    """Remove an address from all nodes that hold it in its block.
+
+    Raise Conflict (an Unavailable) where the block has changed since it was read.
+    """
     spec = held.stored.spec
     left = [replace(h, bits=ipam.Bits(h.bits & ~held.bit)) for h in spec.holdings]
     holdings = tuple(each for each in left if each.bits)

@@ -494,9 +494,10 @@ def _kube_rdma(document: Document) -> IpamConf:
 
 
 def _with_pool(base: IpamConf, draft: ipam.IPPool, document: Document) -> IpamConf:
-    """Return the conf with a pool; the pool in `draft` still has the plugin's name.
+    """Return the configuration with the pool that an ipam block of another plugin describes.
 
-    Raise Refused when its ranges contradict themselves.
+    The pool in `draft` still has the plugin's name. Raise Refused when its ranges contradict
+    themselves.
     """
     if not draft.ranges:
         return base
@@ -543,7 +544,7 @@ def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> ipam.IPRange:
 
 
 def _one_of_each(subnets: Sequence[ipam.Subnet], what: str) -> list[str]:
-    """Return a note where the plugin would give more than one address of each family."""
+    """Return a note if the plugin would give more than one address of a family from `subnets`."""
     if len({subnet.version for subnet in subnets}) == len(subnets):
         return []
     rest = f"from whichever range has room, not one of each {what}"
@@ -559,10 +560,10 @@ def _with_gateway(
     gateways: Iterable[ipam.Address | None],
     configured: Iterable[ipam.Address | None],
 ) -> tuple[tuple[LinkRoute, ...], list[str]]:
-    """Return the routes that lead somewhere, and a note for each other one.
+    """Return the routes that have a gateway, and a note for each that is left out.
 
-    A route without gw takes the gateway of its family; where the only one that was `configured` is
-    out of reach, it would lead nowhere.
+    A route without gw takes the gateway of its family. It is left out where the only one that was
+    `configured` is out of reach.
     """
     have = {gateway.version for gateway in gateways if gateway}
     lost = {gateway.version for gateway in configured if gateway} - have

@@ -134,7 +134,7 @@ class PoolSlices(Typed):
 
 
 def written_slices(per_node: ipam.PerNode) -> dict[str, Value]:
-    """Return the field as JSON values, as `PoolSlices` reads it."""
+    """Return the division of a range between nodes as JSON values, as `PoolSlices` reads them."""
     fields: dict[str, Value] = {"prefix": per_node.prefix}
     if per_node.gateway is not None:
         fields["gatewayIndex"] = per_node.gateway
@@ -144,7 +144,7 @@ def written_slices(per_node: ipam.PerNode) -> dict[str, Value]:
 
 
 def entry(node: str, subnet: ipam.Subnet, gateway: ipam.Address | None) -> Value:
-    """Return one of `nodes`, as JSON values."""
+    """Return the slice chosen for a node, an entry of `nodes`, as JSON values."""
     fields: dict[str, Value] = {"node": node, "subnet": str(subnet)}
     return fields | ({"gateway": str(gateway)} if gateway else {})
 
@@ -362,13 +362,13 @@ def decode(data: bytes) -> ipam.IPPool:
 
 
 def named(pool: ipam.IPPool, name: str) -> ipam.IPPool:
-    """Return a decoded spec with the name of its object, also in the sources of its ranges."""
+    """Return a decoded pool with the name of its object, which its ranges name as their source."""
     ranges = tuple(replace(each, source=f"IPPool {name}: {each.source}") for each in pool.ranges)
     return replace(pool, name=ipam.PoolName(name), ranges=ranges)
 
 
 def encode(pool: ipam.IPPool) -> bytes:
-    """Return the spec as `decode` reads it; a part of a second of cool-down becomes a whole one."""
+    """Return the pool's spec as JSON that `decode` reads; a cool-down is rounded up to seconds."""
     return json.dumps(spec(pool)).encode()
 
 
@@ -397,7 +397,10 @@ def spec(pool: ipam.IPPool) -> dict[str, Value]:
 
 
 def content(pool: ipam.IPPool) -> dict[str, Value]:
-    """Return the fields whose hash names a pool that a document brings; never add to them."""
+    """Return the fields that are hashed to name a pool which a document describes.
+
+    Never add a field, for that would rename pools.
+    """
     fields = spec(pool)
     return {key: fields.get(key) for key in ("network", "ranges", "excludes")}
 
@@ -616,7 +619,10 @@ def _made(
 
 
 def _index(spec: CidrPoolSpec) -> int | None:
-    """Return the gateway's place; 0 is none but in a subnet of two addresses or one."""
+    """Return the index of the gateway in a node's prefix; None without a gateway.
+
+    An index of 0 means none, but in a subnet of two addresses or one.
+    """
     is_pair = spec.per_node_network_prefix >= spec.cidr.max_prefixlen - 1
     return spec.gateway_index if spec.gateway_index or is_pair else None
 

@@ -180,7 +180,10 @@ class NodeAddresses:
         return self._timing.clock()
 
     async def collect(self, living: frozenset[ipam.ContainerId], since: float) -> None:
-        """Release what containers had that are gone: not among `living`, listed after `since`."""
+        """Release the addresses of containers that are gone: not in `living`, listed after `since`.
+
+        `since` is a time of `now`.
+        """
         await self._serve(agent.collect(self._agent, living, since))
         self._low.set()
 
@@ -204,7 +207,7 @@ class NodeAddresses:
         return {ipam.PoolName(name): one.value for name, one in self._pools.values.items()}
 
     def _refuse_unready(self) -> None:
-        """Raise why the node has no right to give addresses yet."""
+        """Raise Unavailable, or Broken, with the reason why the node may not give addresses yet."""
         if not self._ready.is_set():
             why = self._trouble or self._pools.trouble or "it waits for its lease"
             kind = Broken if isinstance(why, Broken) else Unavailable
@@ -223,9 +226,10 @@ class NodeAddresses:
         self._runner.wake()
 
     async def _keep_right(self) -> None:
-        """Renew the lease in time, by a clock that goes on while the machine sleeps.
+        """Renew the node's lease in time, and at once after an outage, until cancelled.
 
-        After an outage renew at once: the lease shows whether server or machine went back.
+        The clock goes on while the machine sleeps. After an outage the lease shows whether the
+        server or the machine went back to an older state.
         """
         await self._pools.synced.wait()
         failures, due, outages = 0, self.now(), 0
@@ -336,13 +340,14 @@ class NodeAddresses:
         return blocks or bool(self._pools.trouble)
 
     def _is_watch_interrupted(self) -> bool:
-        """Return whether a watch is interrupted, or was since the lease was last written."""
+        """Return whether a watch is interrupted, or has been since the lease was last written."""
         return self._is_in_trouble() or self._outages != self._confirmed
 
     def _heard(self) -> None:
-        """Note an outage; when it is over, the lease shows whether the store went back.
+        """Count an outage of a watch; after its end have lease and unseen blocks checked.
 
-        So do the node's blocks that the watch does not show: they are read before it acquires any.
+        They show whether the store went back to an older state. The node's blocks that the watch
+        does not show are read before the node acquires any.
         """
         if self._is_in_trouble():
             self._outages += 1
@@ -356,7 +361,7 @@ class NodeAddresses:
             self._urgent.set()
 
     def _note_rollback(self) -> None:
-        """Grant nothing more, and acquire the lease again at once."""
+        """Stop granting addresses after a rollback of the store; acquire the lease anew at once."""
         self._agent.note_rollback(self.now())
         self._urgent.set()
 
@@ -406,7 +411,7 @@ class NodeAddresses:
         return tuple(Broken(describe_loss(state, record, gone)) for record, gone in lost(state))
 
     async def _end(self, loops: list[asyncio.Task[None]]) -> None:
-        """End the program: every operation stops where it is, as in a crash."""
+        """Cancel all loops and requests: every operation stops where it is, as in a crash."""
         requests = tuple(self._requests)
         for task in (*loops, *self._watching.values(), *requests):
             task.cancel()

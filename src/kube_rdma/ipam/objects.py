@@ -141,7 +141,7 @@ def decode_block(data: bytes) -> ipam.Block:
 
 
 def encode_block(block: ipam.Block) -> bytes:
-    """Return the spec that `decode_block` reads."""
+    """Return the spec of a block as JSON, as `decode_block` reads it."""
     return msgspec.json.encode(_block_spec(block))
 
 
@@ -173,7 +173,7 @@ def pin_label(owner: ipam.Owner) -> str:
 
 
 def _cut(name: str) -> str:
-    """Return a name as that of a label, which ends with a letter or a digit."""
+    """Return a name cut to the length of a label's, so that it ends with a letter or a digit."""
     return name if len(name) <= _LABEL_NAME else f"{name[: _LABEL_NAME - 1]}z"
 
 
@@ -188,14 +188,17 @@ def decode_lease(data: bytes) -> LeaseSpec:
 
 
 def lease_spec(lease: ipam.NodeLease) -> LeaseSpec:
-    """Return the spec that says a lease; a part of a second becomes a whole one."""
+    """Return the spec of the Lease that stores a node lease, its duration rounded up to seconds."""
     return LeaseSpec(math.ceil(lease.duration), lease.journal)
 
 
 def lease(
     name: str, spec: LeaseSpec, annotations: Mapping[str, str], version: ipam.Version | None = None
 ) -> ipam.NodeLease:
-    """Return the value of a Lease object; raise Refused that names object and annotation."""
+    """Return the node lease that a Lease object stores.
+
+    Raise Refused that names object and annotation where it was edited or is not such a Lease.
+    """
     if not name.startswith(LEASE_PREFIX):
         remedy = f"Take its label {LEASE_LABEL[0]} away"
         raise Refused("it is not a node's lease for IPAM", remedy=remedy, where=f"Lease {name}")
@@ -215,13 +218,16 @@ def lease(
 
 
 def lease_annotations(lease: ipam.NodeLease) -> dict[str, str]:
-    """Return the annotations of a lease: its values that a Lease's spec has no field for."""
+    """Return the annotations for values of a node lease that have no field in a Lease's spec."""
     notes = {"boot": lease.boot, "beat": str(lease.heartbeat), "fenced": str(lease.fenced).lower()}
     return {_ANNOTATION + key: value for key, value in notes.items()}
 
 
 def _part(data: bytes, kind: type[T], where: str) -> T:
-    """Return the part of an object at `where`; its fault is named by field."""
+    """Decode a part of an object as `kind`; `where` is its path.
+
+    Raise Refused whose path leads to the field with the fault.
+    """
     try:
         return decoded(data, kind)
     except Undecodable as error:
@@ -257,7 +263,7 @@ def _place(key: ipam.BlockKey, text: str, where: str) -> int:
 
 
 def _inside(key: ipam.BlockKey, ends: ipam.Span, where: str) -> ipam.Span:
-    """Return the addresses, all of which are of the block."""
+    """Return the addresses `ends` if all of them are in the block; else raise Refused."""
     family_fits = ends.first.version == key.family
     if (
         family_fits
@@ -325,11 +331,10 @@ class PoolFindings(Frozen):
 def pool_status(
     old: IPPoolStatus | None, pool: IPPool | None, findings: PoolFindings, now: str
 ) -> IPPoolStatus:
-    """Return the status that says `findings`; wants stay.
+    """Return a pool's new status with the Findings; the requests in `wants` stay as they are.
 
-    `now` is a time as in RFC 3339, for changes.
-
-    Without `pool` its spec is not understood, as `findings` say.
+    `now` is a time as in RFC 3339, for conditions that change. `pool` is None where its spec is not
+    understood, as `findings` say.
     """
     before = old or IPPoolStatus()
     usage = tuple(
@@ -355,7 +360,7 @@ def pool_status(
 
 
 def counted(parts: Iterable[tuple[FamilyName, int]]) -> str:
-    """Return numbers of addresses, summed by family: ``12``, or ``12 v4, 8 v6``."""
+    """Return a number of addresses as text, by family if there are two: ``12``, ``12 v4, 8 v6``."""
     sums: dict[str, int] = {}
     for family, count in parts:
         sums[family] = sums.get(family, 0) + count

@@ -75,19 +75,20 @@ class PoolStatusReporter:
                 await asyncio.sleep(REPORT_SECONDS)
 
     def apart(self, written: int) -> float:
-        """Return the seconds from a look that wrote so many statuses to the next that writes all.
+        """Return the seconds to wait after writing this many statuses until all are written again.
 
-        Nodes that hold addresses follow the pools; so do others, which change none.
+        Every node that holds addresses reads these changes; statuses are written more seldom where
+        there are many.
         """
         holders = max((one.nodes for each in self._usages.values() for one in each), default=0)
         return apart(REPORT_SECONDS, written * holders)
 
     async def report(self, now: datetime, *, edited: bool = False) -> int:
-        """Write the status of each pool where it changed; return how many were written.
+        """Write the status of each pool whose status has changed; return how many were written.
 
-        `edited`: only of pools that are new or have another spec, for a person waits for these.
-        A status is of the very version of the object that it was computed from, or is not written:
-        so observedGeneration is that of the spec that was looked at, and never goes back.
+        `edited` restricts this to pools that are new or have another spec, for a person waits for
+        these. A status is only written to the version of the object that it was computed from. So
+        observedGeneration never goes back.
         """
         blocks = await self._all_blocks()
         pools = (await self._cluster.see(kinds.IP_POOL_TEXT)).objects
@@ -120,7 +121,10 @@ class PoolStatusReporter:
         *,
         edited: bool,
     ) -> bool:
-        """Return whether the status was written; `why` the pool cannot be handled, if so."""
+        """Write a pool's status if it has changed; return whether it was written.
+
+        `why` is the error where the pool cannot be handled, else "".
+        """
         before = self._usages[stored.name]
         pool, findings = None, PoolFindings(stored.generation, before, broken=why)
         if not why:
@@ -147,9 +151,9 @@ class PoolStatusReporter:
 def _findings(
     stored: Stored[bytes, IPPoolStatus], blocks: _Blocks, before: tuple[Usage, ...]
 ) -> tuple[IPPool | None, PoolFindings]:
-    """Return the findings about an object, also about one whose spec is not understood.
+    """Return the pool of an object and the findings about it; the pool is None if not understood.
 
-    A garbled block may have anybody's addresses, so until it is well the usage stays as it was
+    A garbled block may have anybody's addresses, so until it is repaired the usage stays as it was
     `before`.
     """
     try:

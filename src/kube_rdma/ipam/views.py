@@ -44,7 +44,7 @@ class Holder(Frozen):
 
 
 class Migration(Frozen):
-    """The acts of a migration: a row for each pool and each address that stays."""
+    """The plan of a migration: the pools to write and the addresses that pods keep."""
 
     pools: tuple[tuple[str, str], ...]  # name, "create" or "update"
     kept: tuple[tuple[str, ...], ...]
@@ -66,7 +66,7 @@ def pools_page(states: Sequence[PoolState]) -> Page:
 
 
 def pool_page(state: PoolState) -> Page:
-    """Return one pool with everything that is known of it."""
+    """Return the page of one pool: usage, settings, holders and requests."""
     pool = state.pool
     excluded = ", ".join(_span(each.first, each.last) for each in pool.excludes)
     routes = ", ".join(f"{r.to} via {r.via or 'the gateway'}" for r in pool.routes)
@@ -108,7 +108,7 @@ def findings_page(findings: Sequence[Finding]) -> Page:
 
 
 def findings_document(findings: Sequence[Finding]) -> list[dict[str, object]]:
-    """Return them as JSON values."""
+    """Return findings as JSON values, warnings marked as such."""
     return [
         {"kind": each.code, "sentence": each.problem, "warning": not each.is_error}
         for each in findings
@@ -135,7 +135,7 @@ def migration_page(migration: Migration, *, is_done: bool) -> Page:
 
 
 def migration_document(migration: Migration) -> dict[str, object]:
-    """Return them as JSON values."""
+    """Return the plan of a migration as JSON values."""
     keys = [name.lower() for name in _KEPT]
     return {
         "pools": [{"name": name, "act": act} for name, act in migration.pools],

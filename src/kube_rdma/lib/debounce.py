@@ -20,16 +20,17 @@ EVENTS_A_SECOND = 50.0  # 100 kB of statuses
 
 
 def apart(shortest: float, events: int) -> float:
-    """Return the seconds between writes of what agents follow; the last were so many events.
+    """Return the seconds to wait before the next write of statuses that agents watch.
 
-    A watch cannot leave out changes of a status: an object that was and is selected is sent
-    (apiserver, pkg/storage/cacher/cache_watcher.go, convertToWatchEvent).
+    `events` is how many events the last write caused, `shortest` the least wait. A watch cannot
+    leave out changes of a status: an object that was and is selected is sent (apiserver,
+    pkg/storage/cacher/cache_watcher.go, convertToWatchEvent).
     """
     return max(shortest, events / EVENTS_A_SECOND)
 
 
 class Debounce:
-    """`touch` for each event; `wait` returns once the burst is over."""
+    """Joins a burst of events into one: call `touch` for each event; `wait` returns at its end."""
 
     def __init__(self, quiet: float = QUIET, longest: float = LONGEST) -> None:
         self._quiet = quiet
@@ -39,7 +40,7 @@ class Debounce:
         self._deadline = 0.0
 
     def touch(self) -> None:
-        """Note an event: the burst ends `quiet` seconds after the last one."""
+        """Note an event; the burst ends `quiet` seconds after its last event."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._timer is None:

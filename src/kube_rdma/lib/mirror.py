@@ -36,7 +36,10 @@ async def follow_all(
 
 
 class Mirror(Generic[V]):
-    """The objects of one kind; `read` makes the value and may refuse an object."""
+    """Keeps the values of all objects of a kind, as a watch shows them.
+
+    `read` makes the value of an object, and may raise Refused for it.
+    """
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Mirror(Generic[V]):
         self._notices = Notices()  # by object, and of the watch
 
     async def follow(self, cluster: Cluster, pause: Callable[[int], float]) -> None:
-        """Watch until cancelled; a refusal of the very first list is tried again, too."""
+        """Watch the objects until cancelled; try again after every error, even a refusal."""
         failures = 0
         while True:
             self._unseen = {*self.values, *self.faults}
@@ -81,7 +84,7 @@ class Mirror(Generic[V]):
             failures += 1
 
     def take(self, event: WatchEvent[Any, Any]) -> None:
-        """Take note of an event, where another follows the kind."""
+        """Handle an event of the watch; for a program that watches the kind by itself."""
         match event:
             case Changed(stored):
                 self._show(stored)

@@ -155,12 +155,12 @@ NOTE, BELOW_NOTE = "  └ ", "    "
 
 
 def state_of(mark: str) -> PageState:
-    """Return the state that a mark stands for."""
+    """Return the state that a mark such as ✗ stands for; NONE for an unknown mark."""
     return _OF_MARKS.get(mark, PageState.NONE)
 
 
 def marked(rows: Iterable[tuple[str, ...]]) -> tuple[PageRow, ...]:
-    """Return rows whose first cell is a mark."""
+    """Return table rows with the state of the mark that is their first cell."""
     return tuple(PageRow(cells, state_of(cells[0])) for cells in rows)
 
 
@@ -176,7 +176,10 @@ def page_text(page: Page, width: int) -> str:
 
 
 def block_lines(block: Iterable[Part], width: int) -> Iterator[str]:
-    """Yield the lines of a block in printable characters; a value from outside ends no line."""
+    """Yield the printable lines of a block, wrapped or cut to `width` where that is allowed.
+
+    A line break in a value does not end a line.
+    """
     for part in block:
         if isinstance(part, PageTable):
             yield from map(plain, _table_lines(part, width))
@@ -192,7 +195,7 @@ def block_lines(block: Iterable[Part], width: int) -> Iterator[str]:
 
 
 def widened(page: Page) -> Page:
-    """Return the page with tables that are neither cut nor folded."""
+    """Return the page with tables that are never cut or shortened to the page's width."""
     return tuple(
         tuple(replace(part, whole=True) if isinstance(part, PageTable) else part for part in block)
         for block in page
@@ -215,7 +218,7 @@ def worst_first(table: Rows) -> Rows:
 
 
 def narrowed(table: PageTable, width: int) -> tuple[PageTable, str]:
-    """Return the table without columns that say the same in each row, and a sentence that says it.
+    """Return the table without columns of equal cells, and a sentence with their values.
 
     Only as many are left out as a page of this width has no room for.
     """
@@ -285,12 +288,12 @@ MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", S
 
 
 def titled(mark: str, finding: Finding) -> Line:
-    """Return the first line of a Finding: its code, and what it is about."""
+    """Return the line with a Finding's mark, code and subject."""
     return Line(f"{mark} {finding.code}  {finding.subject}".rstrip(), state_of(mark))
 
 
 def labelled(texts: Mapping[str, str]) -> Iterator[Sentence]:
-    """Yield a text behind each label, the texts below each other."""
+    """Yield a sentence for each text, behind its label; the texts align."""
     widest = max(map(len, texts))
     for label, text in texts.items():
         lead = f"{_INDENT}{label:<{widest}}  "
@@ -298,14 +301,14 @@ def labelled(texts: Mapping[str, str]) -> Iterator[Sentence]:
 
 
 def sentence(finding: Finding) -> str:
-    """Return a Finding in one line: where, what and what to do."""
+    """Return a Finding as one line: its subject, the problem and the remedy."""
     place = f"{finding.subject}: " if finding.subject else ""
     remedy = f" {ended(finding.remedy)}" if finding.remedy else ""
     return f"{place}{ended(finding.problem)}{remedy}"
 
 
 def sentences(findings: Iterable[Finding]) -> Iterator[Sentence]:
-    """Yield each Finding in one sentence behind its mark, the gravest first."""
+    """Yield a sentence for each Finding behind the mark of its severity; the gravest come first."""
     rank = list(MARKS)
     for one in sorted(findings, key=lambda finding: rank.index(finding.severity)):
         mark = MARKS[one.severity]
@@ -316,9 +319,10 @@ def sentences(findings: Iterable[Finding]) -> Iterator[Sentence]:
 def folded(
     findings: Iterable[Finding], names: Iterable[str] = ()
 ) -> Iterator[tuple[Finding, tuple[str, ...]]]:
-    """Yield findings with the names of other objects that say the same; more than three become one.
+    """Yield each Finding with the subjects of others that say the same.
 
-    Two are alike where only their subjects differ, and `names` that belong to these.
+    More than three alike become one. Two are alike where only their subjects differ, and the
+    `names` that belong to these.
     """
     every = tuple(findings)
     words = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "(?!)")
@@ -335,7 +339,7 @@ def folded(
 
 
 def _without_names(finding: Finding, words: re.Pattern[str]) -> Finding:
-    """Return a finding without the names of the objects that it is about."""
+    """Return a Finding whose subject and `words` are replaced by …, to compare it with others."""
     name = finding.subject.rpartition("/")[2]
 
     def plain(text: str) -> str:
@@ -352,7 +356,7 @@ def _without_names(finding: Finding, words: re.Pattern[str]) -> Finding:
 
 
 def also(subjects: Sequence[str]) -> Iterator[Sentence]:
-    """Yield a line that names the other objects of which a Finding says the same."""
+    """Yield a sentence that names the other subjects of a Finding; nothing without others."""
     if subjects:
         names = sorted((subject.rpartition("/")[2] for subject in subjects), key=natural)
         text = f"{_INDENT}The same holds for {len(names)} more: {', '.join(names)}."
@@ -372,5 +376,5 @@ def not_seen(parts: Iterable[NotSeen], verb: str = "seen") -> Iterator[Sentence]
 
 
 def counted(count: int, word: str) -> str:
-    """Return a number of things."""
+    """Return a number with its noun, in the plural unless it is 1: ``1 node``, ``2 nodes``."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"

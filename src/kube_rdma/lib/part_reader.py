@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 class PartReader(Frozen, kw_only=True):
-    """One look at a node or a cluster, with the parts that could not be seen.
+    """Reads parts of a node or a cluster, and keeps which parts could not be read, and why.
 
-    Errors of `hidden_by` hide a part, all others are raised.
+    Errors of the types in `hidden_by` hide a part; all others are raised.
     """
 
     hidden_by: tuple[type[Exception], ...] = (KubeError, OSError, ValueError)
@@ -30,13 +30,16 @@ class PartReader(Frozen, kw_only=True):
     not_seen: list[NotSeen] = field(default_factory=list)
 
     def part(self, name: str, read: Callable[[], T]) -> T | None:
-        """Return the result of `read`; None where it fails, which is noted."""
+        """Return the result of `read`; None if it raises, and then keep the error in `not_seen`."""
         with self._keeping(name):
             return read()
         return None
 
     async def asked(self, name: str, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """Return the result of `ask`; None where it fails or is late, which is noted."""
+        """Return the awaited result of `ask`; None if it raises or is late.
+
+        The error is then kept in `not_seen`.
+        """
         with self._keeping(name):
             if self.patience is None:
                 return await ask()
@@ -48,7 +51,7 @@ class PartReader(Frozen, kw_only=True):
         return None
 
     def keep(self, name: str, error: Exception) -> None:
-        """Note that a part was not seen for this error."""
+        """Keep in `not_seen` that a part was not seen because of this error."""
         self.not_seen.append(NotSeen(name, self.worded(error)))
 
     @contextmanager
@@ -60,7 +63,7 @@ class PartReader(Frozen, kw_only=True):
 
 
 def first_sentence(error: Exception) -> str:
-    """Return the first sentence of an error, as a part of another one."""
+    """Return an error's first line without its full stop, to put into another sentence."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error).partition("\n")[0].rstrip(".")

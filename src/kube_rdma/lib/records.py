@@ -28,11 +28,14 @@ log = structlog.get_logger()
 
 
 def in_the_log(_: str) -> None:
-    """Do nothing more than the log line: the program has nobody else to tell."""
+    """Ignore a fault that the log already has, for a program with nobody else to tell."""
 
 
 class Records(Generic[T]):
-    """Calls for different records may overlap. `threads` wait for the disk; None: the loop's."""
+    """The records of one journal, in memory and on disk.
+
+    Calls for different records may overlap. `threads` wait for the disk; None: the event loop's.
+    """
 
     def __init__(
         self,
@@ -42,11 +45,11 @@ class Records(Generic[T]):
         threads: Executor | None = None,
         outlives: Callable[[T], bool] | None = None,
     ) -> None:
-        """Read the journal, which blocks; `tell` takes a sentence for each record that cannot be.
+        """Read the journal, which blocks; raise Unavailable when the disk fails.
 
-        `read` makes of a record what it means by its name. `outlives` decides whether one is about
-        what a power failure leaves, so that it has to outlive that too; None: each has. Raise
-        Unavailable when the disk fails.
+        `tell` gets a sentence for each record that cannot be read. `read` makes the value of a
+        record, given its name. `outlives` decides whether a record is about what a power failure
+        leaves, and so has to be on disk; None: each is.
         """
         self._journal = journal
         self._threads = threads
@@ -88,13 +91,14 @@ class Records(Generic[T]):
             await self._run(self._journal.refuse_foreign, *names)
 
     async def put(self, name: str, value: T) -> None:
-        """Write a record; it counts when it is durable. Raise Unavailable."""
+        """Write a record, durably: it has the new value once it is on disk. Raise Unavailable."""
         await self.put_before(name, value, lambda: None)
 
     async def put_before(self, name: str, value: T, act: Callable[[], R]) -> R:
-        """Write a record, then do what needs it to be durable: one wait for both. Raise KubeError.
+        """Write a record and then call `act`, which needs it on disk; return what `act` returns.
 
-        What the act raises leaves the record.
+        Both are done in one thread. The record stays if `act` raises. Raise Unavailable when the
+        disk fails.
         """
 
         def put() -> R:
@@ -108,9 +112,9 @@ class Records(Generic[T]):
         return answer
 
     def begin(self, name: str, value: T) -> None:
-        """Write a record, from a thread; it counts at once. Raise Unavailable.
+        """Write a record from a thread; it has the new value at once. Raise Unavailable.
 
-        A disk that fails may have it all the same, so whoever gives up has to remove it.
+        A disk that fails may have the record all the same, so whoever gives up has to remove it.
         """
         self._journal.refuse_foreign(name)
         with self._removing:
@@ -119,7 +123,7 @@ class Records(Generic[T]):
         self._journal.put(name, value, sync=self._outlives(value))
 
     async def rename(self, old: str, new: str, value: T) -> None:
-        """Give a record another name, by which it reads as `value`. Raise Unavailable."""
+        """Give a record another name and value, durably. Raise Unavailable."""
         await self._take(new)
         await self._run(partial(self._journal.rename, old, new, sync=self._outlives(value)))
         del self._values[old]
@@ -136,10 +140,10 @@ class Records(Generic[T]):
         await self._end_left()
 
     async def forget(self, *names: str) -> None:
-        """Remove records of what is over, whatever the disk does: no pod waits for it to end.
+        """Remove records that are not needed any more, even if the disk fails.
 
-        A record that a full or read-only disk keeps is removed behind the next write that succeeds;
-        else the next process ends it once more.
+        A record that a full or read-only disk keeps is removed after the next write that succeeds;
+        else the next process removes it.
         """
         await self.refuse_foreign(*names)
         try:
@@ -151,14 +155,14 @@ class Records(Generic[T]):
             self._left.update(names)
 
     async def _take(self, name: str) -> None:
-        """Take a name for a new record: from now on it is nothing that is left over."""
+        """Reserve a name for a new record, so that removing leftovers does not remove this one."""
         self._left.discard(name)
         if self._ending.locked():
             async with self._ending:
                 pass
 
     async def _end_left(self) -> None:
-        """Remove what the disk kept, for it takes writes again."""
+        """Remove the records that a failing disk had kept, now that it takes writes again."""
         if not self._left or self._ending.locked():
             return
 
@@ -173,7 +177,7 @@ class Records(Generic[T]):
                 await self._run(remove)
 
     def close(self) -> None:
-        """Let the next writer in."""
+        """Release the journal, so that the next process can open it."""
         self._journal.close()
 
     async def _run(self, work: Callable[[*Ts], R], *args: *Ts) -> R:

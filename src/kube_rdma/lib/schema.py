@@ -209,7 +209,10 @@ def _json_schema(model: type[BaseModel | Struct]) -> Mapping[str, Any]:
 
 
 def _converted(schema: Mapping[str, Any], parts: Mapping[str, Json]) -> Json:
-    """Return one node of the schema, and all below it."""
+    """Return a JSON schema, with all below it, as a structural schema of Kubernetes.
+
+    Raise TypeError for a choice between types.
+    """
     if "$ref" in schema:
         part = parts[schema["$ref"].removeprefix("#/$defs/")]
         return _converted({**part, **{k: v for k, v in schema.items() if k != "$ref"}}, parts)
@@ -237,7 +240,10 @@ def _converted(schema: Mapping[str, Any], parts: Mapping[str, Json]) -> Json:
 
 
 def _own_keywords(schema: Mapping[str, Any]) -> Json:
-    """Return the keywords of one node; of defaults only those that a person would want to see."""
+    """Return those keywords of one node of a JSON schema that a structural schema has.
+
+    Empty defaults are left out.
+    """
     keywords = {
         key: value
         for key, value in schema.items()

@@ -23,7 +23,10 @@ _MOST = 1 << 16  # characters of all tasks
 
 
 def register() -> None:
-    """Write the threads from now on; call it first of all, as the signal would end a process."""
+    """Have SIGUSR1 write the stacks of all threads to standard error.
+
+    Call this before all else, for without a handler the signal ends the process.
+    """
     if not hasattr(signal, "SIGUSR1"):  # on Windows, where some commands run
         return
     signal.signal(signal.SIGUSR1, lambda *_: None)  # to which faulthandler hands on
@@ -31,7 +34,7 @@ def register() -> None:
 
 
 def with_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Write the tasks of a loop too."""
+    """Have SIGUSR1 also write the stacks of the tasks of an event loop."""
     loop.add_signal_handler(signal.SIGUSR1, _write, loop)
     # asyncio has taken the place of faulthandler; without a handler at no moment.
     faulthandler.unregister(signal.SIGUSR1)
@@ -45,7 +48,7 @@ def _write(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def of_tasks(loop: asyncio.AbstractEventLoop) -> str:
-    """Return all tasks, those that wait at the same place as one, outermost frames first."""
+    """Return the stacks of all tasks as text, outermost frame first; equal stacks are counted."""
     import asyncio
 
     stacks = Counter("\n".join(map(_line, _frames(task))) for task in asyncio.all_tasks(loop))

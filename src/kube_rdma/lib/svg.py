@@ -41,7 +41,7 @@ class PictureSize(Frozen):
 
 
 def picture(size: PictureSize, label: str, tones: Iterable[Tone], parts: Iterable[str]) -> str:
-    """Return the whole file; `label` is what a reader hears who does not see it."""
+    """Return a whole SVG file; `label` describes the picture for people who cannot see it."""
     every = (*_ALWAYS, *tones)
     light = "\n".join(tone.rule(dark=False) for tone in every)
     dark = "\n".join(tone.rule(dark=True) for tone in every)
@@ -83,7 +83,7 @@ text { font-family: "DejaVu Sans", Verdana, sans-serif; font-size: 12px; fill: #
 
 
 class BoxLook(Frozen):
-    """The colours and the border of a box."""
+    """The colours of a box and the kind of its border."""
 
     fill: str = "#ffffff"
     edge: str = "#52606d"
@@ -120,7 +120,7 @@ def drawn(box: NestedBox, x: int, y: int) -> Iterator[str]:
 
 
 class _BoxPlace(Frozen):
-    """A box with the room that it takes, at least its size."""
+    """A box with the width and height that it gets, which may be more than its size."""
 
     box: NestedBox
     width: int
@@ -128,12 +128,12 @@ class _BoxPlace(Frozen):
 
 
 def _column(box: NestedBox) -> int:
-    """Return the width of all boxes without rows inside of a box, so that they form columns."""
+    """Return the widest width of the boxes without rows in a box, so that these form columns."""
     return max((size(one)[0] for row in box.rows for one in row if not one.rows), default=0)
 
 
 def _placed(row: tuple[NestedBox, ...], column: int) -> list[_BoxPlace]:
-    """Return the boxes of a row, all as high as the highest."""
+    """Return the boxes of a row with their widths, all as high as the highest one."""
     sizes = [(one, *size(one)) for one in row]
     highest = max(height for _, _, height in sizes)
     return [

@@ -16,6 +16,6 @@ V = TypeVar("V")
 
 
 def served(before: Mapping[K, V], key: K, turn: V) -> dict[K, V]:
-    """Return the turns with the newest one of a key, also when nothing of it waits any more."""
+    """Return the turns with a new last turn of `key`, even if nothing of the key waits any more."""
     others = [each for each in before.items() if each[0] != key]
     return {**dict(others[1 - MOST :]), key: turn}

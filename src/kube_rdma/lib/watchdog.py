@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 
 class Spent(Frozen):
-    """The seconds of a program between two looks, its threads added up."""
+    """Seconds between two looks: of the clock, and of all threads running or ready to run."""
 
     passed: float  # of the clock
     ran: float  # on a processor
@@ -45,11 +45,11 @@ class Spent(Frozen):
 
 
 def silence(before: float, spent: Spent, tick: float = TICK) -> float:
-    """Return seconds for which the loop was silent although the program ran, or had nothing to run.
+    """Return the seconds for which the event loop has been silent though it could have run.
 
-    `before` is what this was at the last look. A loop that spins runs. One that is blocked leaves
-    time in which no thread runs or waits for a processor; of that a look counts for a `tick` at
-    most, for one that comes late tells of a program that was stopped or frozen.
+    `before` are those seconds at the last look. A loop that spins runs. One that is blocked leaves
+    time in which no thread runs or waits for a processor. Of that time a look counts at most
+    `tick`, for a late look tells of a program that was stopped or frozen.
     """
     return before + max(spent.ran, min(spent.passed, tick) - spent.waited)
 
@@ -117,7 +117,7 @@ def _watch(
 
 
 class _Look:
-    """The clocks and the threads' counters at one moment."""
+    """The clocks and the scheduling counters of the threads at one moment."""
 
     def __init__(self) -> None:
         self._clock, self._ran, self._threads = time.monotonic(), time.process_time(), threads()

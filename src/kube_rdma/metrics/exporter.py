@@ -59,7 +59,7 @@ log = structlog.get_logger()
 
 
 class MetricsSite(Frozen):
-    """The address of an agent's metrics, and the series that they have."""
+    """The address at which an agent serves its metrics, and the series that it has there."""
 
     address: tuple[str | None, int] | None  # host (None: every address) and port; None: nowhere
     names: tuple[MetricNames, ...] = (MetricNames.NODE_EXPORTER,)
@@ -68,7 +68,7 @@ class MetricsSite(Frozen):
 
 
 class MetricsSources(Frozen):
-    """The sources of a scrape."""
+    """The sources that the agent's metrics are read from."""
 
     kubelet: KubeletView
     attachments: Callable[[], Iterable[Attachment]] = tuple  # of the node's pods
@@ -80,7 +80,7 @@ class MetricsSources(Frozen):
 
 
 class _Offered(Frozen):
-    """The outcome of the agent's last look."""
+    """The pools that the agent offers, with resources it does not offer any more."""
 
     pools: Mapping[str, Pool] = field(default_factory=dict)
     withdrawn: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class _Offered(Frozen):
 
 
 class Exporter:
-    """The metrics of one agent; `parts` serve them."""
+    """Collects the metrics of one agent; its `parts` are the tasks that serve them."""
 
     def __init__(self, site: MetricsSite, sources: MetricsSources) -> None:
         self._site, self._sources = site, sources
@@ -106,24 +106,24 @@ class Exporter:
 
     @property
     def parts(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        """Return the tasks that run beside the agent's loop, by name."""
+        """Return the tasks that serve metrics beside the agent's loop, by name."""
         for_top = {"metrics of top": partial(local.serve, self._site.socket, self._whole)}
         return for_top | ({"metrics": self.run} if self._site.address else {})
 
     def looked(
         self, pools: Mapping[str, Pool], withdrawn: Sequence[str], mode: NamespaceMode
     ) -> None:
-        """Keep what is offered now, and what pods hold of resources that are not."""
+        """Remember what the agent offers now, and the withdrawn resources that pods may hold."""
         self._look = _Offered(dict(pools), tuple(withdrawn), mode)
 
     def judged(self, assessment: Assessment, before: Collection[CardId]) -> None:
-        """Count changes of health; `before` are the cards that had been seen."""
+        """Count changes of the cards' health; `before` are the cards that were known before."""
         self._health = series.health_counts(
             self._health, assessment.changes, before, assessment.health
         )
 
     async def run(self) -> None:
-        """Answer over the network until cancelled; raise Refused without the address."""
+        """Serve metrics over HTTP until cancelled; raise Refused if the address cannot be used."""
         from kube_rdma.adapters.http_server import HttpServer
         from kube_rdma.adapters.metrics.exposition import CONTENT_TYPE
 
@@ -155,7 +155,7 @@ class Exporter:
         return await self._scraped(pods=True)
 
     async def _scraped(self, *, pods: bool) -> tuple[float, bytes]:
-        """Return the text, and when the counters were read."""
+        """Return when the counters were read, and the text of the metrics."""
         try:
             async with asyncio.timeout(READING_SECONDS), self._turn:
                 kept = self._kept.get(pods)
@@ -175,7 +175,10 @@ class Exporter:
             ) from None
 
     def _text(self, scrape: _Scrape, *, pods: bool) -> tuple[float, bytes]:
-        """Read and write; in the thread. The library is imported when somebody asks."""
+        """Read all counters and return their time and the text of the metrics; runs in a thread.
+
+        The library for the text is only imported when somebody asks.
+        """
         from kube_rdma.adapters.metrics.exposition import KeptExposition
 
         begin = time.perf_counter()
@@ -203,7 +206,7 @@ class _Scrape(Frozen):
     cards: tuple[ClaimedCard, ...] = ()
 
     def values(self, devices: series.SeenDevices, node: CounterReadings) -> Iterator[MetricSeries]:
-        """Yield all series but those of the agent itself."""
+        """Yield all series but those about the agent itself."""
         look, holdings = self.look, self.holdings
         yield from series.device_series(node.devices, self.names)
         yield from series.resource_series(look.pools, holdings)

@@ -20,7 +20,7 @@ BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 6
 
 
 class Stopwatch:
-    """The histograms of durations. Each thread, and each event loop, has its own."""
+    """Measures durations into histograms. Each thread, and each event loop, has its own."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -49,7 +49,7 @@ class Stopwatch:
 
 
 def none_yet(family: MetricFamily, labels: tuple[str, ...]) -> Durations:
-    """Return a histogram that has counted nothing."""
+    """Return an empty histogram of a metric family with these labels."""
     return Durations(family, labels, BOUNDS, (0,) * (len(BOUNDS) + 1), 0.0)
 
 
@@ -61,7 +61,7 @@ def observed(before: Durations, seconds: float) -> Durations:
 
 
 def outcome(error: BaseException | None) -> str:
-    """Return the outcome of an act: ok, or by who has to do something now."""
+    """Return how an act ended, by its error: ok, refused, unavailable, broken or failed."""
     match error:
         case None:
             return "ok"

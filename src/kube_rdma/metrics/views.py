@@ -89,7 +89,10 @@ def pods_page(
 
 
 def names(rows: Sequence[TrafficRate]) -> list[str]:
-    """Return nodes or pods as `kube-rdma doctor` takes them, the busiest first."""
+    """Return the names of the rows' nodes or pods, as `kube-rdma doctor` takes them.
+
+    The order is that of the rows.
+    """
     titles = (
         f"pod/{row.key.namespace}/{row.key.pod}" if row.key.pod else f"node/{row.node}"
         for row in rows
@@ -123,14 +126,14 @@ def top_document(rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> dict
 
 
 def _state(row: TrafficRate) -> PageState:
-    """Return the state of the port: one that is not active moves nothing."""
+    """Return the state of a row: healthy if its port is active, unhealthy if not."""
     if row.now.state is None:
         return PageState.NONE
     return PageState.HEALTHY if row.now.state == _ACTIVE else PageState.UNHEALTHY
 
 
 def _further(rows: Sequence[TrafficRate]) -> Block:
-    """Return how many rows are hidden, and those of them that a person would look for."""
+    """Return a sentence that counts hidden rows, and those of them with bad ports or errors."""
     if not rows:
         return ()
     states = (row.now.state for row in rows if row.now.state not in (None, _ACTIVE))

@@ -51,7 +51,7 @@ async def daemon_sets(cluster: Cluster) -> tuple[model.PluginDaemonSet, ...]:
 async def policies(
     cluster: Cluster, kind: ObjectKind[dict[str, Any], None] = CLUSTER_POLICIES
 ) -> tuple[model.VendorPolicy, ...]:
-    """Return the policies of a kind, of the cluster or of all namespaces."""
+    """Return the policies of NVIDIA's operator that are of this kind, of all namespaces."""
     made = []
     for stored in await cluster.list(kind):
         present = [name for name in _FIELDS if isinstance(stored.spec.get(name), dict)]
@@ -67,7 +67,7 @@ async def nodes(cluster: Cluster, mark: str) -> tuple[model.MigratingNode, ...]:
 
 
 async def holders(cluster: Cluster) -> tuple[model.HolderPod, ...]:
-    """Return the pods that ask for an extended resource and are on a node."""
+    """Return the unfinished pods on nodes that ask for extended resources."""
     return tuple(
         model.HolderPod(each.namespace, each.name, each.spec.node_name, resources)
         for each in await cluster.list(kinds.FULL_POD)
@@ -119,7 +119,7 @@ async def reported_pools(cluster: Cluster, node: str) -> Mapping[str, str] | Non
 
 
 async def node(cluster: Cluster, name: str, mark: str) -> tuple[model.MigratingNode, str] | None:
-    """Return a node with the value of the label `mark`, and the version of its kubelet."""
+    """Return a node with its label `mark`, and its kubelet's version; None without the node."""
     stored = await cluster.get(NODE, name)
     if stored is None:
         return None
@@ -128,7 +128,7 @@ async def node(cluster: Cluster, name: str, mark: str) -> tuple[model.MigratingN
 
 
 async def sharing_pods(cluster: Cluster, node: str) -> tuple[model.SharingPod, ...]:
-    """Return the pods of a node that ask for an extended resource."""
+    """Return the unfinished pods of a node that ask for extended resources."""
     stored = await cluster.list(_SHARING_POD, Where(fields=f"spec.nodeName={node}"))
     pods = (_sharing(each) for each in stored if not (each.status and each.status.is_over))
     return tuple(pod for pod in pods if pod.asked)

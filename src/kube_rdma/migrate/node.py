@@ -30,11 +30,17 @@ T = TypeVar("T")
 
 
 async def look(cluster: Cluster, options: model.MigrationOptions) -> model.MigrationView:
-    """Read a cluster; raise Refused with every missing right, Unavailable without an answer."""
+    """Read what a plan for a cluster needs.
+
+    Raise Refused with every missing right, Unavailable without an answer of the API server.
+    """
     faults: list[Refused] = []
 
     async def needed(read: Callable[[Cluster], Awaitable[tuple[T, ...]]]) -> tuple[T, ...]:
-        """Read a part that a plan needs; nothing of a kind that is not installed."""
+        """Read one part of the cluster; return () where its kind is not installed, or on a Refused.
+
+        A Refused is kept in `faults`.
+        """
         try:
             return await read(cluster)
         except NotInstalled:
@@ -69,7 +75,7 @@ async def look(cluster: Cluster, options: model.MigrationOptions) -> model.Migra
 
 
 async def look_node(cluster: Cluster, name: str) -> model.ServingView:
-    """Read a node that is to go to claims; raise Refused for one that cannot."""
+    """Read what a plan to move a node to claims needs; raise Refused if it cannot be moved."""
     seen = await objects.node(cluster, name, SERVE_LABEL)
     if seen is None:
         raise Refused(f"there is no node {name}", remedy="kubectl get nodes has their names")
@@ -97,13 +103,13 @@ async def look_node(cluster: Cluster, name: str) -> model.ServingView:
 
 
 def _words(plugin: model.PluginDaemonSet) -> list[str]:
-    """Return command and arguments of a DaemonSet's first container."""
+    """Return the command line of a DaemonSet's first container."""
     containers = plugin.pod.get("containers") or ()
     return [w for one in containers[:1] for k in ("command", "args") for w in one.get(k) or ()]
 
 
 def _judged(seen: model.PluginDaemonSet) -> model.PluginDaemonSet:
-    """Return the DaemonSet, marked if it is one of kube-rdma's."""
+    """Return the DaemonSet, with `is_ours` set if it runs kube-rdma's agent."""
     role = program_role(ProgramTemplate(seen.name, seen.image, tuple(_words(seen))))
     return replace(seen, is_ours=role is ProgramRole.AGENT)
 

@@ -33,7 +33,7 @@ _QUEUE = 12  # times the patience: how long a request may lose races while addre
 
 
 class _Outcome(IntEnum):
-    """The outcome of an attempt to acquire addresses, the best last."""
+    """The outcome of an attempt to acquire addresses, from worst to best."""
 
     NONE = 0  # no address was free
     LOST = 1  # other nodes were first
@@ -72,10 +72,10 @@ def acquire_lease(agent: IpamAgentState) -> Effects[None]:
 
 
 def _list(agent: IpamAgentState, sent: float, *, is_kept: bool) -> Effects[None]:
-    """Read the node's blocks; after a rollback of the store recall its addresses before all else.
+    """Read the node's blocks; after a rollback of the store first ask back the addresses in use.
 
-    `is_kept`: the node kept its right, so the blocks must list what its pods have. A store that
-    went back may have blocks without labels, with what the node gave back since: all are read.
+    `is_kept` says that the node kept its right, so the blocks must list what its pods have. A store
+    that went back may have blocks without labels, with what the node gave back since: all are read.
     """
     term = agent.state.term
     now: float = yield effects.Clock()
@@ -99,7 +99,7 @@ def _list(agent: IpamAgentState, sent: float, *, is_kept: bool) -> Effects[None]
 
 
 def renew_lease(agent: IpamAgentState) -> Effects[None]:
-    """Keep the right; where it was revoked, stop granting at once and acquire it again."""
+    """Renew the node's lease; where it was revoked, stop granting at once and acquire it again."""
     for _ in range(2):
         if agent.is_rolled_back:
             break
@@ -132,9 +132,10 @@ def renew_lease(agent: IpamAgentState) -> Effects[None]:
 
 
 def add(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[grant.GrantedAddresses]:
-    """Serve a request from the node's own addresses, from free ones, or from those of other nodes.
+    """Give a container all addresses that it asks for.
 
-    Raises Refused, Unavailable and Broken as `grant` does, and Refused for a pool that stays full.
+    They are the node's own, else free ones, else those that other nodes give back. Raise Refused,
+    Unavailable and Broken as `grant` does, and Refused for a pool that stays full.
     """
     yield from _wait_for_turn(agent, request.container)
     try:
@@ -241,11 +242,12 @@ def collect(
 
 
 def tick(agent: IpamAgentState) -> Effects[None]:
-    """Do what no request waits for: settle blocks, end cool-downs, lend, acquire ahead.
+    """Do the work that no request waits for.
 
-    Without the right write no block, and after a rollback do nothing before the node has its lease
-    again: no controller would reclaim the addresses of a node without a lease. Nor after an outage
-    before the lease was written: what a block says of the node may be of a store that went back.
+    Settle blocks, end cool-downs, lend to other nodes, acquire ahead. Without the right write no
+    block. After a rollback do nothing before the node has its lease again: no controller would
+    reclaim the addresses of a node without a lease. Nor do anything after an outage before the
+    lease was written: a block may then be of a store that went back.
     """
     if agent.is_rolled_back:
         return
@@ -273,9 +275,9 @@ def tick(agent: IpamAgentState) -> Effects[None]:
 
 
 def next_tick(agent: IpamAgentState, now: float) -> float:
-    """Return when `tick` has something to do, if no news comes before.
+    """Return the time at which `tick` next has work, if nothing changes before; inf for none.
 
-    Not later than now: something is left that could not be done.
+    A time that is not later than now means that work is left which could not be done.
     """
     times = [*agent.state.cooldown_ends.values(), *agent.lends_at.values()]
     if agent.seen_until > -inf:
@@ -288,7 +290,7 @@ def next_tick(agent: IpamAgentState, now: float) -> float:
 
 
 def _lend(agent: IpamAgentState, pool: ipam.PoolName) -> Effects[None]:
-    """Give back what others in a pool lack, when it is this node's turn."""
+    """Give back spare addresses that other nodes request of a pool, when it is this node's turn."""
     pool_subpools, is_waiting = agent.catalog.get(pool, ()), bool(agent.waiting)
     queue = agent.queues.get(pool, ipam.BorrowQueue(pool))
     lent = grant.lendable(agent.state, queue, pool_subpools, is_waiting)
@@ -304,7 +306,7 @@ def _lend(agent: IpamAgentState, pool: ipam.PoolName) -> Effects[None]:
 
 
 def _replenish(agent: IpamAgentState) -> Effects[None]:
-    """Acquire ahead where spare addresses run low, and give back where they are too many."""
+    """Acquire addresses ahead where few are spare, and give back those that are too many."""
     for sliced in chain.from_iterable(agent.catalog.values()):
         for key, bits in strays(agent.state.node, agent.state.holdings, sliced):
             yield from write(agent, key, give_back=bits)
@@ -319,7 +321,7 @@ def _replenish(agent: IpamAgentState) -> Effects[None]:
 
 
 def settle(agent: IpamAgentState) -> Effects[None]:
-    """Write each block that is uncertain, unseen or differs from what the node believes."""
+    """Write each block that is uncertain, unseen or differs from the node's own records."""
     for key in agent.unseen - set(agent.state.holdings):
         agent.unseen.discard(key)
         agent.lose_sight(key)
@@ -334,10 +336,10 @@ def write(
     acquire: Callable[[ipam.Block | None], ipam.Bits] = _nothing,
     give_back: ipam.Bits = NONE,
 ) -> Effects[bool]:
-    """Write one block until a write surely succeeds; False: it is busy, or stays uncertain.
+    """Write one block until a write surely succeeds; return False if it is busy or uncertain.
 
-    `acquire` says which addresses to take of a block as it was just read, for other nodes may have
-    been first. The attempt ends with its term.
+    `acquire` returns the addresses to take of a block as it was just read, for other nodes may have
+    been first. `give_back` are addresses to release. The attempt ends with its term.
     """
     if key in agent.busy:
         return False
@@ -381,7 +383,10 @@ def write(
 
 
 def _read(agent: IpamAgentState, key: ipam.BlockKey, latest: ipam.Block | None) -> Effects[bool]:
-    """Read a block; True when it is gone or garbled though a node held addresses of it."""
+    """Read a block and note a rollback; return True if it lacks addresses that nodes held.
+
+    That is so where the block is gone or garbled.
+    """
     shown, term = agent.blocks.get(key), agent.state.term
     block: ipam.Block | None = yield effects.ReadBlock(key)
     is_rolled_back = agent.state.term == term and blocks.is_rollback(latest, block)
@@ -393,9 +398,10 @@ def _read(agent: IpamAgentState, key: ipam.BlockKey, latest: ipam.Block | None) 
 
 
 def _comparable(agent: IpamAgentState, latest: ipam.Block | None) -> ipam.Block | None:
-    """Return a block as a later read can be compared with.
+    """Return the last seen block, for comparison with a later read of it.
 
-    One of other nodes that is not shown any more may have been emptied, deleted and made anew.
+    The holdings are left out of a block of other nodes that is not watched: it may have been
+    emptied, deleted and made anew.
     """
     if latest is None or _is_shown(agent, latest):
         return latest
@@ -403,12 +409,15 @@ def _comparable(agent: IpamAgentState, latest: ipam.Block | None) -> ipam.Block 
 
 
 def _is_shown(agent: IpamAgentState, block: ipam.Block | None) -> bool:
-    """Return whether a watch shows a block: all are shown, or it has something of the node."""
+    """Return whether a watch shows this block: all are watched, or the node holds some of it."""
     return agent.sees_all or bool(blocks.held_by(block, agent.state.node))
 
 
 def _see_all(agent: IpamAgentState) -> Effects[None]:
-    """Read all blocks, unless the node sees them: it lacks addresses and found none free."""
+    """Read all blocks, and have them watched for a time, unless they are watched already.
+
+    For a node that lacks addresses and finds none free in the blocks it sees.
+    """
     now: float = yield effects.Clock()
     agent.seen_until = now + agent.timing.sight
     if agent.sees_all:
@@ -427,21 +436,21 @@ def _note_rollback(agent: IpamAgentState) -> Effects[None]:
 
 
 def _wait_for_turn(agent: IpamAgentState, container: ipam.ContainerId) -> Effects[None]:
-    """Wait until no other operation serves the container: its records must not cross."""
+    """Wait until no other operation serves the container, for two would mix up its records."""
     while container in agent.serving:
         yield effects.Pause(_MOMENT)
     agent.serving.add(container)
 
 
 def _writes_seen(agent: IpamAgentState) -> int:
-    """Return the number of writes in the visible blocks; it grows while any node succeeds."""
+    """Return the number of writes to the visible blocks; it grows whenever any node writes."""
     return sum(block.edition for block in agent.blocks.values())
 
 
 def _acquire(
     agent: IpamAgentState, insufficient: grant.LackingAddresses, *, ahead: bool
 ) -> Effects[_Outcome]:
-    """Acquire what is lacking, and some more for the next requests."""
+    """Acquire the lacking addresses; with `ahead` also some for the next requests."""
     result = _Outcome.NONE
     for shortage in insufficient.shortages:
         subpool = shortage.subpool
@@ -474,10 +483,10 @@ def _ahead_limit(agent: IpamAgentState, subpool: Subpool) -> int:
 def _acquire_from(
     agent: IpamAgentState, subpool: Subpool, count: int, probes: int = _PROBES
 ) -> Effects[_Outcome]:
-    """Acquire up to `count` addresses of the subpool.
+    """Acquire up to `count` addresses of the subpool; return how well that went.
 
-    A block that the node does not see is taken for free; the write that fails shows what it has.
-    After so many choices in vain all blocks are read, but not for what no request waits for.
+    A block that the node does not see is taken for free; a write that fails shows what it has.
+    After some vain choices all blocks are read, but not if no request waits.
     """
     result = _Outcome.NONE
     for probe in range(probes, 0, -1):
@@ -520,7 +529,7 @@ def _acquire_slice(agent: IpamAgentState, subpool: Subpool) -> Effects[_Outcome]
 
 
 def _end_cooldown(agent: IpamAgentState, container: ipam.ContainerId) -> Effects[None]:
-    """End a container's cool-down: first in the journal, then in memory."""
+    """End the cool-down of a container's addresses: first in the journal, then in memory."""
     if container in agent.serving or container not in agent.state.cooldown_ends:
         return
     agent.serving.add(container)
@@ -538,7 +547,7 @@ def _end_cooldown(agent: IpamAgentState, container: ipam.ContainerId) -> Effects
 
 
 def _withdraw_requests(agent: IpamAgentState, container: ipam.ContainerId) -> Effects[None]:
-    """Withdraw the borrow requests of a container; what fails now, the next tick repeats."""
+    """Remove the borrow requests of a container; if that fails now, the next tick repeats it."""
     shortages = agent.waiting.pop(container, ())
     try:
         yield from _publish_requests(agent, {shortage.subpool.pool for shortage in shortages})
@@ -547,7 +556,7 @@ def _withdraw_requests(agent: IpamAgentState, container: ipam.ContainerId) -> Ef
 
 
 def _publish_requests(agent: IpamAgentState, pools: Iterable[ipam.PoolName]) -> Effects[None]:
-    """Write what all requests of this node lack into the borrow queues."""
+    """Write into the borrow queues of these pools which addresses this node lacks."""
     for pool in sorted(pools):
         queue: ipam.BorrowQueue = yield effects.ReadBorrowQueue(pool)
         shortages = [shortage for waiting in agent.waiting.values() for shortage in waiting]
@@ -556,7 +565,7 @@ def _publish_requests(agent: IpamAgentState, pools: Iterable[ipam.PoolName]) -> 
 
 
 def _with_pins(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[ipam.AddressRequest]:
-    """Return the request, with the addresses that its owners had last."""
+    """Return the request; for owners, with the addresses that they had last as preferred ones."""
     nics = []
     for nic in request.nics:
         if nic.owner and not nic.addresses:
@@ -580,7 +589,7 @@ def _last_of(
 
 
 def _used_subpools(agent: IpamAgentState) -> tuple[Subpool, ...]:
-    """Return the subpools that the node allocates from: it acquires ahead only for these."""
+    """Return the subpools from which containers of the node have addresses, to acquire ahead."""
     pools = {a.pool for record in agent.state.records.values() for a in record.allocations}
     node, holdings = agent.state.node, agent.state.holdings
     return tuple(
@@ -593,7 +602,7 @@ def _used_subpools(agent: IpamAgentState) -> tuple[Subpool, ...]:
 
 
 def _unavailable(agent: IpamAgentState, now: float) -> Unavailable:
-    """Return the error for a store that went back, or may have."""
+    """Return the error for a node that takes no addresses: the store may have gone back."""
     if now >= agent.recall_until:
         return Unavailable(
             f"node {agent.state.node} takes no new addresses while its watch of the IPBlocks is "
@@ -609,7 +618,7 @@ def _unavailable(agent: IpamAgentState, now: float) -> Unavailable:
 
 
 def _full(agent: IpamAgentState, insufficient: grant.LackingAddresses) -> Refused:
-    """Return the error for a pool that stayed full."""
+    """Return the Refused for a request whose pool stayed full."""
     shortage = insufficient.shortages[0]
     subpool, where = shortage.subpool, f"IPPool {shortage.subpool.pool}"
     if shortage.address:
@@ -642,7 +651,7 @@ def _full(agent: IpamAgentState, insufficient: grant.LackingAddresses) -> Refuse
 
 
 def _without_slice(agent: IpamAgentState, subpool: Subpool) -> Refused:
-    """Return the error for a node that gets no slice."""
+    """Return the Refused for a node that gets no slice of the subpool."""
     assert subpool.per_node
     node, where = agent.state.node, f"IPPool {subpool.pool}"
     for entry in subpool.per_node.nodes:

@@ -33,7 +33,7 @@ Blocks = Mapping[ipam.BlockKey, ipam.Block]
 
 
 def held_by(block: ipam.Block | None, node: ipam.NodeName) -> ipam.Bits:
-    """Return the addresses that `node` holds, by the block."""
+    """Return the addresses that a block says `node` holds; none for a block that is None."""
     bits = 0
     for holding in block.holdings if block else ():
         if holding.node == node:
@@ -70,7 +70,7 @@ def plan(
     acquire: ipam.Bits = subpools.NONE,
     give_back: ipam.Bits = subpools.NONE,
 ) -> tuple[NodeAddressState, ipam.Block]:
-    """Return the next write of a block, and the state while it is under way.
+    """Return the node's next write of a block, and the state while that write is under way.
 
     The write asks back what is in use where no other node holds it. Of `acquire` it takes what is
     free, of `give_back` it gives back what is not in use.
@@ -95,7 +95,7 @@ def plan(
 
 
 def confirm(state: NodeAddressState, block: ipam.Block) -> NodeAddressState:
-    """Return the state after a write that surely succeeded: the node holds what `block` says.
+    """Return the state after a sure write of `block`: the node holds what the block says.
 
     Only for writes planned in the same term, one at a time for each block (agent.write).
     """
@@ -113,7 +113,7 @@ def confirm(state: NodeAddressState, block: ipam.Block) -> NodeAddressState:
 
 
 def is_rollback(old: ipam.Block | None, new: ipam.Block | None) -> bool:
-    """Return whether the store went back: `new` is older than `old`, or a held block is gone.
+    """Return whether the store went back: `new` is older than `old`, or a block in use is gone.
 
     The controller deletes a block only when no node holds addresses of it. The next one has an
     edition that began again and a higher version than before.
@@ -140,9 +140,10 @@ def _number(version: ipam.Version | None) -> int:
 def after_rollback(
     state: NodeAddressState, blocks: Blocks, trusted: Mapping[ipam.BlockKey, ipam.Bits]
 ) -> NodeAddressState:
-    """Return the state without the right; addresses that other nodes had by then are theirs.
+    """Return the state without the right, with in-use addresses that other nodes hold as taken.
 
-    Not those `trusted` to be this node's: the blocks may show a part of the older store by now.
+    Addresses `trusted` to be this node's are not taken: the blocks may show a part of the older
+    store by now.
     """
     taken = {
         key: ipam.Bits(
@@ -157,7 +158,10 @@ def after_rollback(
 
 
 def missing(state: NodeAddressState, blocks: Blocks) -> bool:
-    """Return whether the blocks lack addresses in use of a node whose right was not revoked."""
+    """Return whether the blocks lack addresses that the node has in use.
+
+    It means a rollback, if the node's right was not revoked.
+    """
     needed = ((key, one.in_use | one.kept) for key, one in state.holdings.items())
     return any(bits & ~held_by(blocks.get(key), state.node) for key, bits in needed)
 
@@ -165,10 +169,11 @@ def missing(state: NodeAddressState, blocks: Blocks) -> bool:
 def recall(
     state: NodeAddressState, blocks: Blocks, trusted: Mapping[ipam.BlockKey, ipam.Bits]
 ) -> NodeAddressState:
-    """Return the state after a rollback of the store, which believes only `trusted` of the blocks.
+    """Return the state after a rollback of the store, in which all blocks are to be written again.
 
-    It asks back what is in use and gives back all else, for another node may have acquired it
-    since. Writes that were planned before count no more.
+    Of the blocks only `trusted` addresses are believed. What is in use is asked back; all else is
+    given back, for another node may have acquired it since. Writes that were planned before do not
+    count any more.
     """
     holdings = dict(state.holdings)
     for key in {k for k, block in blocks.items() if held_by(block, state.node)} | set(holdings):
@@ -181,9 +186,10 @@ def recall(
 
 
 def forgettable(state: NodeAddressState, key: ipam.BlockKey, block: ipam.Block | None) -> bool:
-    """Return whether the node has nothing in a block after a write that failed.
+    """Return whether the node holds nothing of a block after its write has failed.
 
-    The node grants nothing there, so nothing is to settle; a late one shows up as a holding.
+    The node grants nothing there, so nothing is left to settle. A write that succeeds late shows up
+    as a holding.
     """
     holding = state.holdings.get(key, LocalHolding())
     own = holding.confirmed | holding.in_use | holding.kept | holding.returning
@@ -197,7 +203,7 @@ def forget(state: NodeAddressState, key: ipam.BlockKey) -> NodeAddressState:
 
 
 def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[ipam.BlockKey, ...]:
-    """Return the blocks to write again: uncertain, or other than this node believes."""
+    """Return the blocks to write again: uncertain ones, and those that differ from the state."""
     owned = {key for key, block in blocks.items() if held_by(block, state.node)}
     tenants = _tenants(state)
     keys = []
@@ -215,7 +221,7 @@ def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[ipam.BlockKey, .
 def choose_addresses(
     state: NodeAddressState, blocks: Blocks, subpool: subpools.Subpool, count: int
 ) -> BlockAddresses:
-    """Return `count` free addresses of a subpool of any size, by block; fewer where it has no more.
+    """Return `count` free addresses of a subpool by block, or fewer where it has no more.
 
     The walk begins at the node's own start block and visits no more blocks than it sees: one that
     it does not see is taken for free. Pinned addresses of other owners come last.
@@ -235,7 +241,7 @@ def free_of(
 
 
 def vacancy(blocks: Blocks, subpool: subpools.Subpool) -> tuple[int, int]:
-    """Return the number of free addresses of the subpool, and that of nodes that hold some."""
+    """Return how many addresses of the subpool are free, and how many nodes hold some."""
     taken, nodes = 0, set()
     for key, block in blocks.items():
         if block.holdings and (given := subpools.mask(subpool, key)):
@@ -247,7 +253,7 @@ def vacancy(blocks: Blocks, subpool: subpools.Subpool) -> tuple[int, int]:
 
 
 def outlook(state: NodeAddressState, blocks: Blocks, subpool: subpools.Subpool) -> tuple[int, int]:
-    """Return how many addresses are free, and how many nodes hold some, as its blocks suggest.
+    """Estimate how many addresses of a subpool are free, and how many nodes hold some.
 
     The node sees its own blocks and those that it read lately. What others have of these stands for
     the rest of the subpool; without any all is free.
@@ -324,7 +330,8 @@ def _tenants(
 ) -> dict[ipam.BlockKey, dict[int, ipam.Owner | None]]:
     """Return the owners of the addresses that the node surely holds, by block and offset.
 
-    The node itself is the owner of a slice, and has its pin at the first address.
+    With `only` of that block. Of a slice the node is the owner; its pin is at the slice's first
+    address.
     """
     tenants: dict[ipam.BlockKey, dict[int, ipam.Owner | None]] = {}
     slices: set[tuple[ipam.NetworkName, ipam.Subnet]] = set()
@@ -349,9 +356,10 @@ def _tenants(
 
 
 def _pins(block: ipam.Block | None, tenants: _Tenants, own: ipam.Bits) -> tuple[ipam.Pin, ...]:
-    """Return the block's pins, of which each offset is its tenant's, and each owner has one.
+    """Return the pins of a block after a write: each owner has one, at its address.
 
-    Only at addresses of the node's `own`: its token may change no others (policies.yaml).
+    Only pins at addresses of the node's `own` change: its token may change no others
+    (policies.yaml).
     """
     tenants = {offset: owner for offset, owner in tenants.items() if own >> offset & 1}
     owners = set(tenants.values())

@@ -32,94 +32,115 @@ from kube_rdma.model import ipam
 
 
 class Effect(Frozen):
-    """A request of an operation to its program; each kind says → what the operation is sent."""
+    """A request of an operation to the program that runs it.
+
+    The docstring of each kind says what the operation is sent as the answer.
+    """
 
 
 class Clock(Effect):
-    """→ float: seconds of a clock that only goes on, suspended or not (CLOCK_BOOTTIME)."""
+    """Ask for the time; the answer is a float.
+
+    It is the seconds of a clock that also counts while the machine is suspended (CLOCK_BOOTTIME).
+    """
 
 
 class Put(Effect):
-    """→ None: the record is in the journal and survives a loss of power (fsync)."""
+    """Write a record into the journal; the answer is None.
+
+    The record then survives a loss of power (fsync).
+    """
 
     record: ipam.AllocationRecord
 
 
 class Remove(Effect):
-    """→ None: the journal durably has no record of the container."""
+    """Remove a container's record from the journal, durably; the answer is None."""
 
     container: ipam.ContainerId
 
 
 class ListOwnBlocks(Effect):
-    """→ dict[BlockKey, Block]: those with the node's label, as the API server has them now.
+    """Read the blocks with the node's label; the answer is a dict of them by key.
 
-    The program shows what becomes of them from then on.
+    They are as the API server has them now. From then on the program shows what becomes of them.
     """
 
     node: ipam.NodeName
 
 
 class ListBlocks(Effect):
-    """→ dict[BlockKey, Block]: all of them; shown from then on, until `IpamAgentState.forget`."""
+    """Read all blocks; the answer is a dict of them by key.
+
+    From then on the program shows what becomes of them, until `IpamAgentState.forget`.
+    """
 
 
 class ListPinned(Effect):
-    """→ dict[BlockKey, Block]: those with a pin of the owner's pod."""
+    """Read the blocks with a pin of the owner's pod; the answer is a dict of them by key."""
 
     owner: ipam.Owner
 
 
 class ReadBlock(Effect):
-    """→ Block | None: as the API server has it now."""
+    """Read a block as the API server has it now; the answer is the block, None without one."""
 
     key: ipam.BlockKey
 
 
 class WriteBlock(Effect):
-    """→ Block | None: create where `version` is None, else replace exactly that version."""
+    """Create a block if `version` is None, else replace exactly that version.
+
+    The answer is the block as stored; None where it was not written or that is unknown.
+    """
 
     block: ipam.Block
 
 
 class DropBlock(Effect):
-    """→ None: delete exactly this version, if it is still there."""
+    """Delete exactly this version of a block, if it is still there; the answer is None."""
 
     block: ipam.Block
 
 
 class ReadLease(Effect):
-    """→ NodeLease | None: as the API server has it now."""
+    """Read a node's lease as the API server has it now; the answer is the lease, or None."""
 
     node: ipam.NodeName
 
 
 class WriteLease(Effect):
-    """→ NodeLease | None: like WriteBlock."""
+    """Write a node's lease as WriteBlock writes a block; the answer is the lease, or None."""
 
     lease: ipam.NodeLease
 
 
 class DropLease(Effect):
-    """→ None: like DropBlock."""
+    """Delete exactly this version of a node's lease; the answer is None."""
 
     lease: ipam.NodeLease
 
 
 class ReadBorrowQueue(Effect):
-    """→ BorrowQueue: as the API server has it now; empty where the pool has no borrow requests."""
+    """Read the borrow queue of a pool as the API server has it now; the answer is the queue.
+
+    It is empty where the pool has no borrow requests.
+    """
 
     pool: ipam.PoolName
 
 
 class WriteBorrowQueue(Effect):
-    """→ BorrowQueue | None: like WriteBlock."""
+    """Write the borrow queue of a pool; the answer is the queue as stored, or None.
+
+    It is None where it was not written or that is unknown.
+    """
 
     queue: ipam.BorrowQueue
 
 
 class Pause(Effect):
-    """→ None: go on after `seconds`, or earlier when a block or borrow queue changed."""
+    """Wait `seconds`, or until a block or borrow queue changes; the answer is None."""
 
     seconds: float
 
@@ -130,7 +151,7 @@ Effects = Generator[Effect, Any, T]
 
 
 class IpamAgentState(Struct):
-    """The knowledge of a node's agent: the one value that changes, shared by its operations.
+    """What a node's IPAM agent knows: one changing value that all of its operations share.
 
     The program writes what its watches show into `catalog`, `blocks` and `queues`, perhaps late.
     `blocks` are those of the node and those that it read: any other one may be free.
@@ -204,18 +225,20 @@ class IpamAgentState(Struct):
             self.blocks[key] = block
 
     def is_news(self, key: ipam.BlockKey, block: ipam.Block | None) -> bool:
-        """Return whether a block that a watch shows is a reason to tick at once.
+        """Return whether a watched block differs from what the node believes that it holds there.
 
-        Pins are none: two living pods of one owner would have their nodes write in turns.
+        That is a reason to tick at once. Changed pins are none: two living pods of one owner would
+        have their nodes write in turns.
         """
         holding = self.state.holdings.get(key)
         return held_by(block, self.state.node) != (holding.confirmed if holding else 0)
 
     def lose_sight(self, key: ipam.BlockKey) -> None:
-        """Note that the watch of the node's blocks shows one no more: read it, then grant of it.
+        """Note that the watch of the node's blocks does not show this block any more.
 
-        The API server says the same of a block that is gone and of one that lost the label
-        (apiserver, cacher/cache_watcher.go, convertToWatchEvent).
+        The block is read before the node grants addresses of it. The API server says the same of a
+        block that is gone and of one that lost the label (apiserver, cacher/cache_watcher.go,
+        convertToWatchEvent).
         """
         if key in self.state.holdings:
             self.unseen.add(key)
@@ -225,7 +248,7 @@ class IpamAgentState(Struct):
             self.blocks.pop(key, None)
 
     def forget(self) -> None:
-        """Keep the node's own blocks alone: nobody shows what becomes of the others."""
+        """Forget the blocks of other nodes, for nothing shows their changes any more."""
         node, holdings = self.state.node, self.state.holdings
         self.sees_all, self.seen_until = False, -inf
         self.blocks = {

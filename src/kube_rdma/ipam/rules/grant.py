@@ -36,7 +36,7 @@ Catalog = Mapping[ipam.PoolName, tuple[Subpool, ...]]
 
 
 class Shortage(Frozen):
-    """Addresses that a request lacks: `count` of a subpool, or just `address`."""
+    """Addresses that a request lacks: `count` of a subpool, or only `address`."""
 
     subpool: Subpool
     count: int
@@ -45,12 +45,15 @@ class Shortage(Frozen):
 
     @property
     def must(self) -> bool:
-        """Return whether no other address will do: it is static, and no owner's last one."""
+        """Return whether only this address will do: a static one, not the last one of an owner."""
         return self.address is not None and self.owner is None
 
 
 class GrantedAddresses(Frozen):
-    """The answer; valid once `record` is in the journal and the right still holds."""
+    """The addresses granted to a container.
+
+    They are valid once `record` is in the journal and the node's right still holds.
+    """
 
     allocations: tuple[ipam.AddressAllocation, ...]
     record: ipam.AllocationRecord
@@ -65,11 +68,12 @@ class LackingAddresses(Frozen):
 def grant(
     state: NodeAddressState, request: ipam.AddressRequest, catalog: Catalog, now: float
 ) -> tuple[NodeAddressState, GrantedAddresses | LackingAddresses]:
-    """Return all addresses of a request, those it already has and new ones; or the shortages.
+    """Return all addresses of a request, old and new ones, or the shortages; and the new state.
 
-    Raises Refused (unknown pool or rail, a static address that cannot be), Unavailable (no contact
-    with the API server for too long) and Broken (an address of it was taken away). The new state
-    stands whether or not the journal then takes the record: the next try stores it again.
+    Raise Refused for an unknown pool or rail, and for a static address that cannot be. Raise
+    Unavailable without contact to the API server for too long, Broken where an address was taken
+    away. The new state stays valid whether or not the journal then takes the record: the next try
+    stores it again.
     """
     if now >= state.right_until:
         raise Unavailable(
@@ -114,7 +118,7 @@ def grant(
 def describe_loss(
     state: NodeAddressState, record: ipam.AllocationRecord, allocation: ipam.AddressAllocation
 ) -> str:
-    """Return the sentence about an address that a living container has lost (node_state.lost)."""
+    """Return a sentence for people about an address that a living container has lost."""
     key, _ = key_of(allocation.network, allocation.address)
     return (
         f"{allocation.address} of container {record.container}, interface {allocation.interface}, "
@@ -154,7 +158,7 @@ def nics_with_subpools(
 
 
 def _refuse_elsewhere(nic: ipam.NicRequest, own: Subpool | None, state: NodeAddressState) -> None:
-    """Raise Refused for a static address of another node's slice."""
+    """Raise Refused for a static address that is in another node's slice of the pool."""
     if own is None or own.node_slice is None:
         return
     for address in nic.addresses:
@@ -178,7 +182,10 @@ def _existing(
     nic: ipam.NicRequest,
     subpool: Subpool,
 ) -> ipam.AddressAllocation | None:
-    """Return the allocation that the same key already has; the node must still hold its address."""
+    """Return the address that the interface already has of this subpool; None without one.
+
+    Raise Broken where another node holds it now, Unavailable where the block is being written.
+    """
     for allocation in record.live if record else ():
         having = (allocation.network, allocation.interface, allocation.pool)
         is_same = having == (subpool.network, nic.interface, subpool.pool)
@@ -196,7 +203,7 @@ def _existing(
 def _pick(
     state: NodeAddressState, holdings: Holdings, nic: ipam.NicRequest, subpool: Subpool
 ) -> ipam.Address | Shortage:
-    """Return an address that can be granted: the static one, the owner's last, else any."""
+    """Return an address to grant, or the shortage: the static one, the owner's last, else any."""
     for address in nic.addresses:
         if address.version == subpool.family:
             spare = _is_spare(holdings, subpool, address)
@@ -214,7 +221,10 @@ def _pick(
 
 
 def _kept(state: NodeAddressState, nic: ipam.NicRequest, subpool: Subpool) -> ipam.Address | None:
-    """Return the owner's own address in cool-down on this node: the owner need not wait for it."""
+    """Return the address in cool-down on this node whose owner is the request's; None without one.
+
+    An owner need not wait for the end of the cool-down.
+    """
     taken = {allocation.address for b in state.records.values() for allocation in b.live}
     for container in state.cooldown_ends:
         for allocation in state.records[container].allocations:
@@ -232,7 +242,7 @@ def _is_spare(holdings: Holdings, subpool: Subpool, address: ipam.Address) -> bo
 
 
 def _any(holdings: Holdings, subpool: Subpool) -> ipam.Address | None:
-    """Return a spare address, one without a pin if there is one."""
+    """Return a spare address of the subpool, best one without a pin; None without any."""
     second: ipam.Address | None = None
     for key, holding in holdings.items():
         if holding.spare and (spare := holding.spare & mask(subpool, key)):
@@ -288,7 +298,7 @@ def lendable(
     pool: tuple[Subpool, ...],
     waiting: bool,
 ) -> BlockAddresses:
-    """Return the addresses to give back for the requests of others.
+    """Return the spare addresses to give back for the borrow requests of other nodes, by block.
 
     A node that is `waiting` itself serves only requests before its own.
     """
@@ -308,10 +318,11 @@ def lendable(
 def turn(
     state: NodeAddressState, queue: ipam.BorrowQueue, pool: tuple[Subpool, ...], blocks: Blocks
 ) -> float:
-    """Return after how many turns this node lends: one node in the first, then twice as many each.
+    """Return how many turns this node waits before it lends.
 
-    Every node sees the requests, and the first to give back is enough: whoever is served takes his
-    request away before the turn of the next ones.
+    One node lends in the first turn, twice as many in each further one. Every node sees the
+    requests, and the first to give back is enough: whoever is served removes the request before the
+    next turn.
     """
     first = next((one.node for one in queue.requests if one.node != state.node), "")
     digest = blake2b(f"{queue.pool}/{first}/{state.node}".encode(), digest_size=8).digest()
@@ -320,7 +331,7 @@ def turn(
 
 
 def surplus(state: NodeAddressState, subpool: Subpool) -> BlockAddresses:
-    """Return the addresses to give back unasked, by block.
+    """Return the spare addresses that are too many, to give back unasked, by block.
 
     Else a node would keep the addresses of many pods that ended.
     """
@@ -338,7 +349,7 @@ def _lend(
     count: int,
     address: ipam.Address | None,
 ) -> None:
-    """Add `count` spare addresses of the subpool, or just `address`, to what the node lends."""
+    """Add to `lent` up to `count` spare addresses of the subpool, or only `address`."""
     keys = list(state.holdings)
     only = -1
     if address is not None:

@@ -77,14 +77,14 @@ def load(
 
 
 def suspend_right(state: NodeAddressState) -> NodeAddressState:
-    """Return the state without the right: each holding must be confirmed before a grant from it."""
+    """Return the state without the right to grant; each block must be confirmed by a new write."""
     for key in state.holdings:
         state = doubt(state, key)
     return replace(state, right_until=-inf, term=state.term + 1)
 
 
 def doubt(state: NodeAddressState, key: ipam.BlockKey) -> NodeAddressState:
-    """Return the state in which a holding must be confirmed before a grant from it."""
+    """Return the state in which the node must confirm its holding of a block before it grants."""
     holding = replace(state.holdings[key], confirmed=NONE, returning=NONE, uncertain=True)
     return replace(state, holdings={**state.holdings, key: holding})
 
@@ -96,7 +96,7 @@ def confirmed_bits(state: NodeAddressState) -> Mapping[ipam.BlockKey, ipam.Bits]
 
 
 def extend_right(state: NodeAddressState, sent: float, duration: float) -> NodeAddressState:
-    """Return the state after a renewal; the right counts from when it was sent, not answered."""
+    """Return the state after a renewed lease; the right lasts `duration` seconds from `sent` on."""
     return replace(state, right_until=sent + duration)
 
 
@@ -105,10 +105,10 @@ def release(
     container: ipam.ContainerId,
     interface: ipam.InterfaceName | None = None,
 ) -> ipam.AllocationRecord | None:
-    """Return the record to store so that the addresses of the container cool down.
+    """Return the record to store so that a container's addresses cool down; None if none change.
 
-    With `interface` only the addresses of that one do. None: there is nothing to store. Only this
-    container's record changes: a late DEL of an old sandbox finds nothing of the new one.
+    With `interface` only its addresses do. Only this container's record changes: a late DEL of an
+    old sandbox finds nothing of the new one.
     """
     record = state.records.get(container)
     if record is None:
@@ -163,13 +163,16 @@ def without_record(state: NodeAddressState, container: ipam.ContainerId) -> Node
 def abandoned(
     state: NodeAddressState, living: frozenset[ipam.ContainerId], since: float
 ) -> tuple[ipam.ContainerId, ...]:
-    """Return the containers to release: not among `living`, whose listing began at `since`."""
+    """Return containers with addresses that are not in `living` and began before `since`.
+
+    `since` is the time at which the listing of `living` began.
+    """
     others = ((key, one) for key, one in state.records.items() if key not in living)
     return tuple(key for key, one in others if one.live and one.began < since)
 
 
 def is_lost(state: NodeAddressState, allocation: ipam.AddressAllocation) -> bool:
-    """Return whether the node lost the address: its last write succeeded without it."""
+    """Return whether the node has surely lost an address that a container has."""
     key, bit = key_of(allocation.network, allocation.address)
     holding = state.holdings[key]
     return not holding.uncertain and not holding.confirmed & bit
@@ -178,7 +181,7 @@ def is_lost(state: NodeAddressState, allocation: ipam.AddressAllocation) -> bool
 def lost(
     state: NodeAddressState,
 ) -> tuple[tuple[ipam.AllocationRecord, ipam.AddressAllocation], ...]:
-    """Return the addresses of living containers that another node holds now, with their records."""
+    """Return the addresses of living containers that the node has lost, with their records."""
     live = ((record, one) for record in state.records.values() for one in record.live)
     return tuple(pair for pair in live if is_lost(state, pair[1]))
 
@@ -195,7 +198,7 @@ def _cooldown(record: ipam.AllocationRecord) -> float:
 
 
 def mark_in_use(holdings: Holdings, allocations: Iterable[ipam.AddressAllocation]) -> Holdings:
-    """Return the holdings, with the addresses of `allocations` marked as in use."""
+    """Return the holdings with the addresses of `allocations` and their slices as in use."""
     changed = dict(holdings)
     for allocation in allocations:
         key, bit = key_of(allocation.network, allocation.address)
@@ -209,7 +212,7 @@ def mark_in_use(holdings: Holdings, allocations: Iterable[ipam.AddressAllocation
 
 
 def _free(state: NodeAddressState, dropped: Iterable[ipam.AddressAllocation]) -> NodeAddressState:
-    """Return the state without the dropped allocations: their addresses are in use no longer.
+    """Return the state after allocations were dropped, whose addresses are then not in use.
 
     An owner's address can stand in two records, for its owner gets it back during the cool-down.
     """
@@ -235,7 +238,7 @@ def _free(state: NodeAddressState, dropped: Iterable[ipam.AddressAllocation]) ->
 
 
 def _drop_if_empty(holdings: dict[ipam.BlockKey, LocalHolding], key: ipam.BlockKey) -> None:
-    """Remove a holding that says nothing."""
+    """Remove the node's holding in a block if nothing but pins is in it."""
     if holdings[key] == LocalHolding(pinned=holdings[key].pinned):
         del holdings[key]
 
@@ -249,17 +252,17 @@ def renewal(lease: ipam.NodeLease) -> ipam.NodeLease:
 
 
 def is_ours(lease: ipam.NodeLease | None, journal: ipam.JournalId) -> bool:
-    """Return whether the lease is still this journal's, so that the right was never interrupted."""
+    """Return whether a lease is still that of this journal, not taken over and not revoked."""
     return lease is not None and lease.journal == journal and not lease.fenced
 
 
 def is_lease_rollback(
     last: ipam.NodeLease, current: ipam.NodeLease | None, *, has_right: bool
 ) -> bool:
-    """Return whether the store or this machine went back; `last` is what this process wrote last.
+    """Return whether the store or this machine went back to an older state, by the node's lease.
 
-    One later write may have lost its answer. Nobody revokes a right before it has ended, and to
-    revoke it raises the heartbeat.
+    `last` is the lease that this process wrote last. The answer of one later write may have been
+    lost. Nobody revokes a right before it has ended, and to revoke it raises the heartbeat.
     """
     if current and is_ours(current, last.journal):
         return current.heartbeat not in (last.heartbeat, last.heartbeat + 1)

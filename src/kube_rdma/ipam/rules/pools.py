@@ -78,7 +78,7 @@ def counted(addresses: int) -> str:
 
 
 def _common(subpool: Subpool, other: Subpool) -> Iterator[tuple[ipam.Family, int, int]]:
-    """Yield the spans that both have; both are sorted, so each is walked once."""
+    """Yield the spans of addresses that two subpools share, with family, first and last address."""
     if subpool.family != other.family:
         return
     a = b = 0
@@ -97,10 +97,10 @@ def _common(subpool: Subpool, other: Subpool) -> Iterator[tuple[ipam.Family, int
 
 
 def own_part(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> Subpool | None:
-    """Return the part of a subpool that is this node's own; None while it owns no slice of it.
+    """Return the part of a subpool that this node owns; None while it owns no slice of it.
 
-    All of it where nodes share it. Of several slices, which a change of the pool leaves, the one
-    that containers have addresses of.
+    Without slices it is the whole subpool. Of several slices, which a change of the pool can leave,
+    it is the one that containers have addresses of.
     """
     if subpool.per_node is None:
         return subpool
@@ -115,7 +115,7 @@ def own_part(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> Subpo
 
 
 def strays(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> BlockAddresses:
-    """Return addresses of other slices that the node holds and does not use, to be given back.
+    """Return unused addresses that the node holds outside its own slice, to give back, by block.
 
     A change of the pool leaves them, or two requests at once. Other nodes need the slice whole.
     """
@@ -135,7 +135,7 @@ def strays(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> BlockAd
 def choose_slice(
     state: NodeAddressState, blocks: Blocks, subpool: Subpool
 ) -> tuple[ipam.BlockKey, ipam.Bits] | None:
-    """Return the anchor to acquire; None where no slice is free, or the node owns one by now.
+    """Return the anchor of a slice to acquire; None where none is free, or the node owns one.
 
     First the slice that people chose for the node, then the one that it had last, then the first
     free one from a place that its name decides. What other nodes had last comes at the end.
@@ -174,14 +174,14 @@ def anchor_in(
 
 
 def _may_have(node: ipam.NodeName, subpool: Subpool, node_slice: ipam.Subnet) -> bool:
-    """Return whether the node may have the slice by the entries that people wrote."""
+    """Return whether the pool's `nodes` entries allow the node to have this slice."""
     entries = subpool.per_node.nodes if subpool.per_node else ()
     about = [one for one in entries if one.node == node or one.subnet == node_slice]
     return all((one.node == node) == (one.subnet == node_slice) for one in about)
 
 
 def _in_order(node: ipam.NodeName, blocks: Blocks, subpool: Subpool) -> Iterator[ipam.Subnet]:
-    """Yield the slices in the order in which the node wants them."""
+    """Yield the slices in the order in which the node tries to acquire them."""
     pinned: dict[int, bool] = {}
     for key, block in blocks.items():
         for pin in block.pins if mask(subpool, key) else ():
@@ -195,7 +195,7 @@ def _in_order(node: ipam.NodeName, blocks: Blocks, subpool: Subpool) -> Iterator
 
 
 def _walk(node: ipam.NodeName, subpool: Subpool) -> Iterator[ipam.Subnet]:
-    """Yield all slices, from a place that differs from node to node: then nodes seldom race."""
+    """Yield all slices, from one on that differs from node to node, so that nodes seldom race."""
     assert subpool.per_node
     prefix, subnets = subpool.per_node.prefix, [r.subnet for r in subpool.ranges]
     counts = [1 << (prefix - subnet.prefixlen) for subnet in subnets]

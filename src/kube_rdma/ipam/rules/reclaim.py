@@ -26,7 +26,7 @@ _NEARLY_FULL = 0.9  # share of a pool that nodes hold; from then on its status w
 
 
 class NodeObservation(Frozen):
-    """A node lease as last seen, and the times of its last change and of its node's end."""
+    """What the controller observed of a node: its lease, since when, and when the node was gone."""
 
     lease: ipam.NodeLease | None
     since: float  # it is unchanged
@@ -70,7 +70,11 @@ def observe_leases(
 def expired(
     observations: Observations, timing: ipam.Timing, cooldown: float, now: float
 ) -> tuple[ipam.NodeName, ...]:
-    """Return the nodes to fence: gone for the longest `cooldown`, and silent for T plus margin."""
+    """Return the nodes whose right is to be revoked.
+
+    They are gone for the longest `cooldown`, and their lease is unchanged for its duration plus
+    margin.
+    """
     return tuple(
         sorted(
             node
@@ -93,7 +97,7 @@ def foreign_nodes(observations: Observations) -> tuple[ipam.NodeName, ...]:
 
 
 def without_holder(block: ipam.Block, node: ipam.NodeName) -> ipam.Block | None:
-    """Return the block without what `node` held; None: `node` holds nothing of it."""
+    """Return the block without the addresses that `node` holds; None if it holds none."""
     left = tuple(holding for holding in block.holdings if holding.node != node)
     if left == block.holdings:
         return None
@@ -101,14 +105,17 @@ def without_holder(block: ipam.Block, node: ipam.NodeName) -> ipam.Block | None:
 
 
 def labelled(block: ipam.Block) -> ipam.Block:
-    """Return the write that shows a block to its holders, and keeps none out by its spelling."""
+    """Return the block to write again, with the labels of its holders and in plain spelling."""
     return replace(block, edition=block.edition + 1, is_labelled=True, is_plain=True)
 
 
 def without_stale_requests(
     observations: Observations, queues: Iterable[ipam.BorrowQueue], timing: ipam.Timing, now: float
 ) -> tuple[Observations, tuple[ipam.BorrowQueue, ...]]:
-    """Return the queues without requests older than any pod's wait, which their node forgot."""
+    """Return new observations, and the queues that have lost requests older than any pod waits.
+
+    The node of such a request has forgotten to remove it.
+    """
     requests = {}
     changed = []
     for queue in queues:
@@ -143,7 +150,7 @@ def usage(subpools: Iterable[Subpool], blocks: Iterable[ipam.Block]) -> tuple[ip
 
 
 def nearly_full(full: ipam.Usage) -> str:
-    """Return a warning for a pool that is nearly full; empty where it is not."""
+    """Return a warning about a nearly full pool; "" where it is not."""
     if full.held < _NEARLY_FULL * full.size:
         return ""
     rail = "" if full.rail is None else f" of rail {full.rail}"
@@ -154,7 +161,10 @@ def nearly_full(full: ipam.Usage) -> str:
 
 
 def conflicts(block: ipam.Block) -> tuple[Broken, ...]:
-    """Return an error for addresses that two nodes hold: kube-rdma never writes such a block."""
+    """Return an error for each two nodes that hold the same addresses of a block.
+
+    kube-rdma never writes such a block.
+    """
     return tuple(
         Broken(
             f"IPBlock {block.key.name}, spec.holdings: {_listed(block, both)} held "
@@ -167,7 +177,7 @@ def conflicts(block: ipam.Block) -> tuple[Broken, ...]:
 
 
 def outside(block: ipam.Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...]:
-    """Return an error for held addresses that no pool gives any more.
+    """Return an error for each node that holds addresses of a block that no pool gives.
 
     The pool was shrunk, or the block edited by hand.
     """
@@ -183,7 +193,7 @@ def outside(block: ipam.Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...
 
 
 def _listed(block: ipam.Block, bits: int) -> str:
-    """Return the addresses of a set, the first few by name."""
+    """Return the addresses of a block as the subject of a sentence, the first three by name."""
     addresses = [str(block.key.address(offset)) for offset in offsets(bits)]
     more = f" and {len(addresses) - 3} more" if len(addresses) > 3 else ""
     return f"{', '.join(addresses[:3])}{more} {'are' if len(addresses) > 1 else 'is'}"
@@ -193,7 +203,7 @@ def _listed(block: ipam.Block, bits: int) -> str:
 
 
 class ClusterView(Frozen):
-    """The objects that the controller's watches show, perhaps late."""
+    """What the controller's watches show of the cluster, perhaps late."""
 
     blocks: Mapping[ipam.BlockKey, ipam.Block]
     leases: Mapping[ipam.NodeName, ipam.NodeLease]
@@ -206,7 +216,7 @@ Operation = tuple[str, str, effects.Effects[None]]
 
 
 class GcState(Struct):
-    """The memory of the controller between two rounds."""
+    """What the controller remembers from one round to the next."""
 
     cooldown: float  # the longest of any pool
     timing: ipam.Timing = field(default_factory=ipam.Timing)
@@ -214,7 +224,10 @@ class GcState(Struct):
 
 
 def operations(state: GcState, view: ClusterView, now: float) -> Iterator[Operation]:
-    """Yield the operations of one round, in this order; each may fail without the others."""
+    """Yield the operations of one round of the controller, with kind and name of their objects.
+
+    Each may fail without the others.
+    """
     holders = frozenset(h.node for block in view.blocks.values() for h in block.holdings)
     before, leases = state.observations, view.leases
     observations = observe_leases(before, leases, holders, view.serving, now)

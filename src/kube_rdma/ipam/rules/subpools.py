@@ -90,13 +90,13 @@ def subpools(pool: ipam.IPPool) -> tuple[Subpool, ...]:
 
 
 def subpools_for(pool: Iterable[Subpool], rail: int | None) -> tuple[Subpool, ...]:
-    """Return the subpools for a NIC of this rail: those of the rail, else those for every rail."""
+    """Return the subpools for an interface of this rail, else those that serve every rail."""
     own = tuple(subpool for subpool in pool if subpool.rail == rail)
     return own or tuple(subpool for subpool in pool if subpool.rail is None)
 
 
 def mask(subpool: Subpool, key: ipam.BlockKey) -> ipam.Bits:
-    """Return the addresses of the block that the subpool gives."""
+    """Return the set of a block's addresses that belong to the subpool."""
     if (key.network, key.family) != (subpool.network, subpool.family):
         return NONE
     first, last = key.first, key.first + ipam.BLOCK_ADDRESSES - 1
@@ -112,7 +112,7 @@ def mask(subpool: Subpool, key: ipam.BlockKey) -> ipam.Bits:
 
 
 def given(pool: Iterable[Subpool], key: ipam.BlockKey) -> ipam.Bits:
-    """Return the addresses of the block that any of the subpools gives."""
+    """Return the set of a block's addresses that belong to any of the subpools."""
     bits = 0
     for subpool in pool:
         bits |= mask(subpool, key)
@@ -120,14 +120,14 @@ def given(pool: Iterable[Subpool], key: ipam.BlockKey) -> ipam.Bits:
 
 
 def key_at(subpool: Subpool, number: int) -> ipam.BlockKey:
-    """Return the subpool's block of this number: 0 to `subpool.block_count` - 1, by address."""
+    """Return the key of the subpool's block with this number, counted from 0 by address."""
     at = bisect_right(subpool.before, number) - 1
     number += subpool.runs[at][0] - subpool.before[at]
     return ipam.BlockKey(subpool.network, subpool.family, number * ipam.BLOCK_ADDRESSES)
 
 
 def key_of(network: ipam.NetworkName, address: ipam.Address) -> tuple[ipam.BlockKey, ipam.Bits]:
-    """Return the block of an address, and the address as a set of one."""
+    """Return the key of the block that has an address, and the bit of the address in it."""
     number = int(address)
     first = number - number % ipam.BLOCK_ADDRESSES
     key = ipam.BlockKey(network, ipam.Family(address.version), first)
@@ -157,7 +157,7 @@ def start_block(subpool: Subpool, node: str) -> int:
 
 
 def offsets(bits: int) -> Iterator[int]:
-    """Yield the numbers of the bits that are set, lowest first."""
+    """Yield the positions of the bits that are set, lowest first."""
     left = bits
     while left:
         low = left & -left
@@ -166,7 +166,7 @@ def offsets(bits: int) -> Iterator[int]:
 
 
 def lowest(bits: int, count: int) -> ipam.Bits:
-    """Return the `count` lowest of them, or all where there are fewer."""
+    """Return the `count` lowest of the set bits, or all if there are fewer."""
     taken, left = 0, bits
     while left and count > 0:
         low = left & -left
@@ -182,7 +182,7 @@ def run(first: int, last: int) -> ipam.Bits:
 
 
 def part(subpool: Subpool, node_slice: ipam.Subnet) -> Subpool | None:
-    """Return the subpool of one slice; None where nothing of it can be given."""
+    """Return the subpool of one slice; None where the slice has no address to give."""
     per_node = subpool.per_node
     assert per_node
     whole = range_of(subpool, node_slice.network_address)
@@ -223,7 +223,7 @@ def _subpool(
 
 
 def _touched(spans: tuple[Interval, ...]) -> tuple[tuple[Interval, ...], tuple[int, ...]]:
-    """Return the blocks that the spans touch: `runs` and `before` of a Subpool."""
+    """Return the runs of block numbers that spans touch, and how many blocks are before each."""
     size = ipam.BLOCK_ADDRESSES
     runs = _merged((first // size, last // size) for first, last in spans)
     counts = [last - first + 1 for first, last in runs]
@@ -236,7 +236,10 @@ def _sliced(
     per_node: ipam.PerNode,
     excluded: Iterable[tuple[int, int, int]],
 ) -> Subpool:
-    """Return the subpool of sliced ranges; raise Refused where no slice has an address."""
+    """Return the subpool of ranges that are divided into slices.
+
+    Raise Refused where ranges are divided differently, or no slice has an address.
+    """
     version = ranges[0].subnet.version
     for r in ranges:
         if r.per_node is None or replace(r.per_node, nodes=()) != replace(per_node, nodes=()):
@@ -293,7 +296,7 @@ def slices_from(
 
 
 def _faults(r: ipam.IPRange) -> Iterator[Refused]:
-    """Yield the faults of one range."""
+    """Yield the faults of a range: an end or gateway outside of its subnet, ends exchanged."""
     ends = [end for end in (r.first, r.last, r.gateway) if end is not None]
     for end in ends:
         if end not in r.subnet:
@@ -318,7 +321,7 @@ def _reserved(subnet: ipam.Subnet) -> Iterator[Interval]:
 
 
 def _zeros(version: int, first: int, last: int) -> int:
-    """Return the number of addresses of the span that end in .0."""
+    """Return how many IPv4 addresses from `first` to `last` end in .0; 0 for IPv6."""
     if version != ipam.Family.V4:
         return 0
     return last // _ZERO_EVERY - (first - 1) // _ZERO_EVERY

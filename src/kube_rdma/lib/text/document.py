@@ -60,7 +60,7 @@ class Document(Frozen):
         return places.get(near, self.values[()])
 
     def _written(self, path: Path) -> Path:
-        """Return `path` without the index of an entry that is written without its list."""
+        """Return `path` without the index of a list entry that is written without its list."""
         written: Path = ()
         value = self.value
         for part in path:
@@ -96,7 +96,7 @@ class Section(Document):
 
 
 def section(document: Document, base: Path) -> Section:
-    """Return the part of the document at `base`; its value is None where nothing is."""
+    """Return the part of the document at `base`; its value is None where the path leads nowhere."""
     value: Value = document.value
     for part in base:
         if isinstance(value, dict):
@@ -129,7 +129,7 @@ def shown(text: object) -> str:
 
 
 def name(path: Path) -> str:
-    """Return a path as people write it: pools[0].mode."""
+    """Return a path as text, as people write it: pools[0].mode."""
     parts = (
         f"[{part}]" if isinstance(part, int) else f".{part if part.isidentifier() else shown(part)}"
         for part in path
@@ -162,7 +162,7 @@ class ObjectDocument(Document):
         return ": ".join(part for part in (self.source, name((*self.base, *path))) if part)
 
     def place(self, path: Path, *, key: bool = False) -> TextPosition:
-        """Return a position that only orders the fields as they stand in the object."""
+        """Return a stand-in for a position, which orders fields as they stand in the object."""
         order = {part: number for number, part in enumerate(_paths(self.value, ()))}
         near = path
         while near and near not in order:
@@ -171,7 +171,7 @@ class ObjectDocument(Document):
 
 
 def of_value(value: Value, source: str = "", base: Path = ()) -> ObjectDocument:
-    """Return the Document of a decoded object, or of the part of one at `base`."""
+    """Return a Document of a decoded object, whose messages name paths below `base`."""
     return ObjectDocument(source, value, {}, {}, base)
 
 

@@ -31,7 +31,7 @@ _REMOVE = "Remove it"
 
 
 class Slip(Frozen):
-    """A fault that a validator found; `path` leads on from the validated value."""
+    """A fault that a validator found; `path` is relative to the value that is validated."""
 
     problem: str
     remedy: str
@@ -39,7 +39,7 @@ class Slip(Frozen):
 
 
 def slips(*faults: Slip) -> PydanticCustomError:
-    """Return the error that a validator raises for its faults."""
+    """Return the pydantic error by which a validator reports these faults."""
     return PydanticCustomError(_SLIPS, "see the context", {_SLIPS: faults})
 
 
@@ -50,7 +50,10 @@ def raise_slips(faults: Iterable[Slip]) -> None:
 
 
 def validate(model: type[Dialect], document: Document) -> Dialect:
-    """Return `document` as `model`; raise Refused with its faults, in the order of the text."""
+    """Return the value of a document as `model`.
+
+    Raise Refused with all faults, in the order of the text.
+    """
     if not isinstance(document.value, dict):
         raise no_fields(document, f"Write {{{_entry(model, next(iter(_fields(model))))}}}")
     try:
@@ -82,7 +85,7 @@ def no_fields(document: Document, remedy: str) -> Refused:
 
 
 def near(given: str, names: Sequence[str]) -> str | None:
-    """Return the one of `names` that was probably meant."""
+    """Return the one of `names` that a misspelled name probably means; None without one."""
     by_lower = {name.lower(): name for name in names}
     matches = get_close_matches(given.lower(), by_lower, n=1)
     return by_lower[matches[0]] if matches else None
@@ -91,7 +94,7 @@ def near(given: str, names: Sequence[str]) -> str | None:
 def _faults(
     error: ErrorDetails, model: type[BaseModel], document: Document
 ) -> Iterator[tuple[TextPosition, Refused]]:
-    """Yield the faults in a pydantic error with their positions; several when they are slips."""
+    """Yield the Refused and its position for each fault that a pydantic error stands for."""
     path = error["loc"]
     if error["type"] == _SLIPS:
         for slip in error["ctx"][_SLIPS]:
@@ -129,7 +132,7 @@ def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
 
 
 def _place_of(model: type[BaseModel], path: Path) -> str:
-    """Return where a field is known that has no meaning here: in an object here, or around it."""
+    """Return advice to move an unknown field into an object here, or one level up; "" for none."""
     name, holder = str(path[-1]), tuple(step for step in path[:-1] if isinstance(step, str))
     for field, info in _fields(_model_at(model, holder)).items():
         if any(name in _fields(kind) for kind in _models(info)):
@@ -170,7 +173,10 @@ def _entry(model: type[BaseModel], name: str) -> str:
 
 
 def _sentences(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
-    """Return problem and remedy of an error in an object of `model`; else pydantic's own words."""
+    """Return problem and remedy for a pydantic error in an object of `model`.
+
+    Without own words for the error they are pydantic's.
+    """
     given, kind = error["input"], error["type"]
     if kind == "missing":
         return "the field is missing", f"Add {_entry(model, str(error['loc'][-1]))}"

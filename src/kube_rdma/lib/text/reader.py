@@ -43,9 +43,9 @@ def read(data: bytes, source: str) -> texts.Document:
 
 
 def read_all(data: bytes, source: str) -> tuple[texts.ManifestDocument | Refused, ...]:
-    """Return all documents of manifests; an unreadable one is its Refused, an empty one left out.
+    """Return all documents of a file; a document that cannot be read is a Refused.
 
-    Raise Refused where the whole file is no text.
+    Empty documents are left out. Raise Refused where the whole file is no text.
     """
     text = _decode(data, source, MOST_OF_MANIFESTS)
     if document := _json(text, source):
@@ -56,7 +56,7 @@ def read_all(data: bytes, source: str) -> tuple[texts.ManifestDocument | Refused
 
 
 def _json(text: str, source: str) -> texts.Document | None:
-    """Return the document of what is JSON to the letter."""
+    """Return the document of a text that is strictly JSON; None for any other text."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     reader = _JsonReader(text)
@@ -67,7 +67,7 @@ def _json(text: str, source: str) -> texts.Document | None:
 
 
 class _NotPlainError(Exception):
-    """The text is not JSON to the letter, or has something that YAML's reader is to judge."""
+    """The text is not strictly JSON, or has something that the YAML reader has to judge."""
 
 
 class _JsonReader:
@@ -135,7 +135,10 @@ class _JsonReader:
         return sequence
 
     def _further(self, end: str) -> str:
-        """Return the end, or what follows a comma."""
+        """Return the closing bracket `end`, or the token behind a comma.
+
+        Raise _NotPlainError for anything else.
+        """
         sign = self._next()
         if sign == ",":
             sign = self._next()
@@ -147,7 +150,7 @@ class _JsonReader:
 
 
 def _string(sign: str) -> str:
-    """Return a text in quotes; one that YAML reads in another way is left to YAML."""
+    """Return the text of a JSON string; raise _NotPlainError if YAML would read it otherwise."""
     if sign[0] != '"' or not sign.isprintable() or "\\ud" in sign.lower():
         raise _NotPlainError
     if "\\" not in sign:

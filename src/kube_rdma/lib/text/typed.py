@@ -144,7 +144,7 @@ def _may_be_empty(field: FieldInfo | None) -> bool:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """Yield a type, what it may be instead, and what is said of it; a list's entries are not it."""
+    """Yield an annotation with the types and metadata inside of it, but not entries of lists."""
     yield annotation
     if get_origin(annotation) not in (tuple, list, dict):
         for inner in get_args(annotation):

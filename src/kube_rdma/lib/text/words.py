@@ -54,7 +54,7 @@ class TextForm(Frozen):
         return {"maxLength": self.longest, **handler(schema), **form}
 
     def check(self, text: str) -> object:
-        """Return the value of a text; raise slips when it has another form."""
+        """Return the value that a text stands for; raise an error with Slips for another form."""
         try:
             if not isinstance(self.form, str):
                 return self.form(text)
@@ -165,7 +165,7 @@ def root_range(text: str) -> FunctionRange:
 
 
 def extra_info(facts: Mapping[str, Mapping[str, str]]) -> tuple[ExtraInfo, ...]:
-    """Return the facts that containers get besides, card by card."""
+    """Return the additional facts for containers, one ExtraInfo for each card."""
     return tuple(ExtraInfo(card.lower(), tuple(each.items())) for card, each in facts.items())
 
 
@@ -185,7 +185,7 @@ def address(text: str) -> Address:
 
 
 def subnet(text: str) -> Subnet:
-    """Parse a subnet; raise slips when bits are set behind its length."""
+    """Parse a subnet; raise an error with Slips if address bits are set beyond its length."""
     if "/" not in text or "%" in text:
         raise ValueError(text)
     network = ip_network(text, strict=False)
@@ -228,7 +228,7 @@ def meets(ends: Span, other: Span) -> bool:
 
 
 def meeting(ranges: Iterable[Span]) -> Callable[[Span], bool]:
-    """Return whether a span has an address in common with any of these, which are sorted once."""
+    """Return a function that tells whether a span shares an address with any of these ranges."""
     parts: list[tuple[int, int, int]] = []  # of the union: family, last and first address
     for family, first, last in sorted(map(bounds, ranges)):
         if parts and parts[-1][0] == family and first <= parts[-1][1]:
@@ -259,7 +259,7 @@ def spans_of(key: BlockKey, bits: Bits) -> Iterator[str]:
 
 
 def bits_of(key: BlockKey, spans: Iterable[Span]) -> Bits:
-    """Return the spans as a set of addresses of the block; they lie inside of it."""
+    """Return the addresses of spans inside a block as a set of its bits."""
     bits = 0
     for ends in spans:
         first, last = int(ends.first) - key.first, int(ends.last) - key.first

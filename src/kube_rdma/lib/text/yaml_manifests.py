@@ -55,7 +55,7 @@ class YamlReader:
     def __init__(
         self, source: str, text: str, deepest: int = texts.MAX_DEPTH, lines_before: int = 0
     ) -> None:
-        """Read `text`, which follows `lines_before` lines of its file."""
+        """Read YAML from `text`, before which its file has `lines_before` lines."""
         self.source = source
         self.text = text
         self.deepest = deepest
@@ -66,7 +66,10 @@ class YamlReader:
         self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
 
     def only(self) -> texts.Document:
-        """Return the only document of the text; its value is None for blanks and comments."""
+        """Return the only document of the text; for blanks and comments its value is None.
+
+        Raise Refused where there is a second document.
+        """
         documents = self._documents()
         first = next(documents, None)
         if first is None:
@@ -128,7 +131,7 @@ class YamlReader:
         return sequence
 
     def _alias(self, event: yaml.AliasEvent, path: texts.Path) -> texts.Value:
-        """Note the fault of an alias, and return None."""
+        """Keep the fault that aliases are not read; return None as the value."""
         self.faults.append(
             self._at(event, path, "aliases (*name) are not read", "Write the value out here")
         )
@@ -145,12 +148,12 @@ class YamlReader:
         self.faults.append(self._at(event, path, "the field is given twice", remedy))
 
     def _at(self, event: yaml.Event, path: texts.Path, problem: str, remedy: str) -> Refused:
-        """Return the error at an event."""
+        """Return a Refused whose place is that of an event of the parser."""
         where = texts.located(self.source, self.place(event.start_mark), path)
         return Refused(problem, remedy=remedy, where=where)
 
     def _stop(self, event: yaml.Event, path: texts.Path, problem: str, remedy: str) -> NoReturn:
-        """Raise a fault that leaves nothing sensible to read."""
+        """Raise a Refused at an event, where reading on would make no sense."""
         raise self._at(event, path, problem, remedy)
 
 
@@ -233,17 +236,17 @@ def _documents(reader: _ManifestReader) -> Iterator[texts.ManifestDocument | Ref
 
 
 class _Anchored(Frozen):
-    """A value that has an anchor, and how many values it is made of."""
+    """A value with an anchor, and the number of values inside of it."""
 
     value: texts.Value
     size: int
 
 
 class _ManifestReader(YamlReader):
-    """Reads what is surprising too, and remembers it."""
+    """Reads YAML as Kubernetes does, with aliases and merge keys, and remarks on surprises."""
 
     def all(self) -> Iterator[texts.ManifestDocument]:
-        """Yield every document, while `faults` are those of this one."""
+        """Yield every document of the text; `faults` has the faults of the document being read."""
         self._forget()
         for document in self._documents():
             remarks = (*self._aliases(), *self._remarks)
@@ -254,7 +257,7 @@ class _ManifestReader(YamlReader):
             self._forget()
 
     def _forget(self) -> None:
-        """Begin a document without the one before."""
+        """Forget faults, remarks and anchors of the previous document."""
         self.faults: list[Refused] = []
         self._remarks: list[Refused] = []
         self._anchors: dict[str, _Anchored] = {}
@@ -305,7 +308,7 @@ class _ManifestReader(YamlReader):
             super()._tagged(event, path)
 
     def _twice(self, event: yaml.ScalarEvent, path: texts.Path) -> None:
-        """Note a remark, and forget the places of the value before: the last one counts."""
+        """Remark that a key is given twice; forget the positions inside its first value."""
         if len(self._remarks) == MOST_FAULTS:
             return  # enough is said, and a text of nothing else would cost
         first = self.keys[path].line
@@ -317,7 +320,7 @@ class _ManifestReader(YamlReader):
         self.keys[path] = self.place(event.start_mark)
 
     def _mapping(self, path: texts.Path) -> dict[str, texts.Value]:
-        """Return an object with what its merge key brings, which its own fields come before."""
+        """Return an object with the fields that its merge key adds; its own fields win."""
         mapping = super()._mapping(path)
         merged = mapping.get(_MERGE)
         sources = merged if isinstance(merged, list) else [merged]
@@ -330,7 +333,7 @@ class _ManifestReader(YamlReader):
 
 
 def _height(value: texts.Value) -> int:
-    """Return the number of levels below a value; each value was counted when it was read."""
+    """Return how many levels are nested below a value."""
     height, level = 0, [value]
     while level := [inner for outer in level for inner in _inside(outer)]:
         height += 1

@@ -48,7 +48,7 @@ _GIGA = 1_000_000_000
 def device_series(
     devices: Iterable[DeviceCounters], names: Collection[MetricNames]
 ) -> Iterator[MetricSeries]:
-    """Yield the series of the devices that the node sees, with the names that were chosen."""
+    """Yield the series of the node's RDMA devices, under the chosen kinds of `names`."""
     for device in devices:
         if MetricNames.NODE_EXPORTER in names:
             described = (device.name, device.board, device.firmware, device.adapter)
@@ -68,7 +68,7 @@ def device_series(
 
 
 def pod_device_series(holder: HolderName, device: DeviceCounters) -> Iterator[MetricSeries]:
-    """Yield the series of a device that is a container's own."""
+    """Yield the series of an RDMA device that only one container has."""
     for port in device.ports:
         labels = (holder.namespace, holder.pod, holder.container, device.name, str(port.number))
         if port.state is not None:
@@ -112,7 +112,10 @@ def _counters(
 def _unnamed(
     port: PortCounters, labels: tuple[str, ...], family: MetricFamily
 ) -> Iterator[MetricSeries]:
-    """Yield counters of drivers that no table has: all that EFA, bnxt and rxe count of bytes."""
+    """Yield a series for each counter of a driver that no table of families knows.
+
+    Such are all that EFA, bnxt and rxe count of bytes.
+    """
     for file, value in port.hw_counters.items():
         if file not in families.HARDWARE and file != families.LIFESPAN:
             yield MetricSeries(family, (*labels, file), value)
@@ -138,15 +141,16 @@ class HeldDevice(Frozen):
 
 
 class SeenDevices:
-    """The devices that were read, to be asked for by name."""
+    """The counters of devices on the node and inside pods, looked up by device."""
 
     def __init__(self, node: CounterReadings, inside: Iterable[PodPlaceCounters]) -> None:
         self._node = {device.name: device for device in node.devices}
         self._inside = {place.inode: place.readings.devices for place in inside}
 
     def of(self, held: HeldDevice) -> DeviceCounters | None:
-        """Return the device as it is now; in a pod, where it may have a new name, also by its
-        function.
+        """Return the current counters of a held device; None where it was not read.
+
+        In a pod, where a device may have a new name, it is also found by its PCI function.
         """
         if held.inside is None:
             return self._node.get(held.device)
@@ -156,7 +160,7 @@ class SeenDevices:
 
 
 def away(attachments: Iterable[Attachment], mode: NamespaceMode) -> tuple[Sandbox, ...]:
-    """Return the sandboxes that have RDMA devices which the node does not see."""
+    """Return the sandboxes with RDMA devices that were moved out of the node's sight."""
     if mode is not NamespaceMode.EXCLUSIVE:
         return ()
     sandboxes = {
@@ -188,7 +192,7 @@ def held_devices(
 def with_claims(
     held: Sequence[HeldDevice], cards: Iterable[ClaimedCard], node: Iterable[DeviceCounters]
 ) -> tuple[HeldDevice, ...]:
-    """Return the devices with those held by claims of other drivers, as far as the node sees them.
+    """Return the held devices, and those held by claims of other drivers that the node sees.
 
     A device that pods have both by a share and by a claim is no pod's own. One that several
     containers of a pod hold by claims is the pod's, and its container is "".
@@ -209,14 +213,14 @@ def with_claims(
 
 
 def _others(pods: Mapping[str, set[tuple[str, str]]], part: HeldDevice) -> bool:
-    """Decide whether another pod has the device by a claim."""
+    """Return whether a pod other than this part's has the device by a claim."""
     return bool(pods.get(part.device, set()) - {(part.holder.namespace, part.holder.pod)})
 
 
 def _claimed(
     shared: Sequence[HeldDevice], claimed: Mapping[str, Sequence[ClaimedCard]]
 ) -> Iterator[HeldDevice]:
-    """Yield what is held by claims alone; shares of the same pod are counted before."""
+    """Yield the devices that pods hold by claims alone, not also by a share."""
     for name, of in claimed.items():
         by_share = {
             (one.holder.namespace, one.holder.pod)
@@ -243,7 +247,7 @@ def pod_series(
     held: Iterable[HeldDevice],
     now: SeenDevices,
 ) -> Iterator[MetricSeries]:
-    """Yield the shares of containers, and the counters of devices that are their own."""
+    """Yield the number of shares of each container, and the counters of its own devices."""
     names = frozenset(resources)
     for holding in holdings:
         if holding.resource in names and holding.shares:
@@ -260,7 +264,7 @@ def pod_series(
 
 
 def limit_series(uses: Iterable[PodDeviceUse]) -> Iterator[MetricSeries]:
-    """Yield what pods have of devices on which the kernel limits their objects."""
+    """Yield what pods use of RDMA devices whose objects the kernel limits, with the limits."""
     for pod in uses:
         labels = (pod.namespace, pod.pod, pod.use.device)
         if pod.limits.objects is not None:
@@ -283,7 +287,7 @@ def _held_series(held: HeldDevice, device: DeviceCounters) -> Iterator[MetricSer
 
 
 def _granted(holdings: Sequence[Holding], pools: Mapping[str, Pool]) -> Iterator[HeldDevice]:
-    """Yield the devices of the cards that shares stand for.
+    """Yield the RDMA devices of the cards that containers hold by shares.
 
     A card with one share in one pool is given to nobody else, whatever the mode.
     """

@@ -66,7 +66,7 @@ def rates(before: model.AgentScrape | None, now: model.AgentScrape) -> Iterator[
 
 
 def busiest(rows: Iterable[model.TrafficRate]) -> Sequence[model.TrafficRate]:
-    """Return rows with traffic or errors first, the busiest at the top; others by their names."""
+    """Sort rows by traffic, then by errors, most first; rows without any by name."""
 
     def place(row: model.TrafficRate) -> tuple[float | str, ...]:
         key, errors = row.key, sum(row.errors.values())
@@ -94,7 +94,7 @@ def _key(labels: Mapping[str, str]) -> model.TrafficKey:
 def _change(
     sample: model.ScrapedSample, read: Mapping[model.TrafficKey, model.TrafficTotals]
 ) -> tuple[model.TrafficKey, model.TrafficTotals] | None:
-    """Return a device's totals with a sample; None for a series that is no traffic."""
+    """Return a device's totals with one sample added; None if the sample is not about traffic."""
     key = _key(sample.labels)
     before = read.get(key, model.TrafficTotals())
     if sample.name in _STATES:

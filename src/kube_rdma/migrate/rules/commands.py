@@ -21,7 +21,7 @@ TURN = " \\\n    "
 
 
 def cordon(nodes: Sequence[MigratingNode]) -> str:
-    """Have nodes take no new pods."""
+    """Return the command by which nodes take no new pods."""
     return f"kubectl cordon {_names(nodes)}"
 
 
@@ -43,7 +43,7 @@ def mark(nodes: Sequence[MigratingNode], value: str) -> str:
 
 
 def gone(namespace: str, labels: str, node: MigratingNode | None = None) -> str:
-    """Wait until pods have ended, on a node or on all."""
+    """Return the command that waits until labelled pods have ended, on one node or on all."""
     where = f" --field-selector=spec.nodeName={quote(node.name)}" if node else ""
     return (
         f"kubectl -n {quote(namespace)} wait pod -l {quote(labels)}{where}{TURN}"
@@ -101,9 +101,10 @@ def until(condition: str) -> str:
 
 
 def held_off(plugin: PluginDaemonSet) -> str:
-    """Patch a DaemonSet so that it leaves nodes with the mark; no pod of others starts anew.
+    """Return the command that keeps a DaemonSet's pods off nodes with the mark.
 
-    Its node affinity stays; each of its terms, one of which has to hold, gets one more condition.
+    It sets OnDelete, so no pod on other nodes is started anew. The node affinity stays; each of its
+    terms, one of which has to hold, gets one more condition.
     """
     terms = [
         term | {"matchExpressions": [*_others(term), _NOT_MARKED]}
@@ -115,7 +116,10 @@ def held_off(plugin: PluginDaemonSet) -> str:
 
 
 def let_in_again(plugin: PluginDaemonSet) -> str:
-    """Patch a DaemonSet back to what was read, without the mark of an earlier plan."""
+    """Return the command that gives a DaemonSet back its update strategy and node affinity.
+
+    The mark of an earlier plan is left out.
+    """
     strategy = plugin.spec.get("updateStrategy") or {}
     if strategy.get("type") != "RollingUpdate":
         strategy = {
@@ -131,19 +135,22 @@ def rolled_out(plugin: PluginDaemonSet) -> str:
 
 
 def ended(plugin: PluginDaemonSet) -> tuple[str, str]:
-    """Wait until a DaemonSet is gone, and its pods."""
+    """Return the commands that wait until a DaemonSet and its pods are gone."""
     where = f"kubectl -n {quote(plugin.namespace)} wait daemonset/{quote(plugin.name)}"
     whole = f"{where} --for=delete --timeout={_RATHER_LONG}"
     return whole, gone(plugin.namespace, plugin.labels)
 
 
 def restarted(plugin: PluginDaemonSet) -> str:
-    """End the pods of a DaemonSet, which starts others."""
+    """Return the command that ends the pods of a DaemonSet, which then starts new ones."""
     return f"kubectl -n {quote(plugin.namespace)} delete pod -l {quote(plugin.labels)}"
 
 
 def policy_says(policy: VendorPolicy, section: Document | None) -> str:
-    """Have a policy say this of the shared device plugin, or nothing."""
+    """Return the command that sets a policy's section about the shared device plugin.
+
+    None removes the section.
+    """
     space = f"-n {quote(policy.namespace)} " if policy.namespace else ""
     name = f"{space}patch {policy.kind.lower()} {quote(policy.name)}"
     return _patch(name, {"spec": {policy.field: section}})
@@ -208,7 +215,7 @@ def _terms(plugin: PluginDaemonSet) -> list[dict[str, object]]:
 
 
 def _others(term: Mapping[str, object]) -> list[object]:
-    """Return the conditions of a term but that of an earlier plan."""
+    """Return the conditions of a node selector term without that of an earlier plan."""
     return [one for one in _conditions(term) if one != _NOT_MARKED]
 
 
@@ -223,7 +230,7 @@ def _is_held_off(plugin: PluginDaemonSet) -> bool:
 
 
 def _affinity_before(plugin: PluginDaemonSet) -> Document | None:
-    """Return the affinity before a DaemonSet was held off, as a merge patch."""
+    """Return a merge patch that restores a DaemonSet's affinity of before the plan."""
     affinity = plugin.pod.get("affinity") or {}
     if not _is_held_off(plugin):
         if not affinity:

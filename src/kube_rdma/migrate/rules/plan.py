@@ -66,7 +66,7 @@ def plan(view: model.MigrationView, options: model.MigrationOptions) -> model.Ta
 
 
 class _Way:
-    """The steps of one plan; each step there has its answer in the steps back."""
+    """Makes the steps of one plan; each step forward has its opposite among the steps back."""
 
     def __init__(
         self,
@@ -299,7 +299,10 @@ class _Way:
 def _expected(
     node: model.MigratingNode, resources: Sequence[str], config: model.PluginConfig | None
 ) -> model.MigratingNode:
-    """Return the node with the shares that it will offer: one between the two has none now."""
+    """Return the node with the shares that it will offer, if it is between two plugins.
+
+    Such a node offers none now.
+    """
     shares = config.shares if config and node.mark == BETWEEN else {}
     missing = {
         name: quantity_text(count)
@@ -310,7 +313,7 @@ def _expected(
 
 
 def _idle(view: model.MigrationView, origin: model.MigrationSource | None = None) -> list[str]:
-    """Return a sentence about DaemonSets that were passed over."""
+    """Return a sentence that DaemonSets without a ready pod were passed over; none without any."""
     names = [one.title for one in idle(view) if origin is None or one != origin.plugin]
     many = "have no ready pod and are" if len(names) > 1 else "has no ready pod and is"
     return [f"{listed(names)} {many} passed over, but --daemonset can name it"] if names else []

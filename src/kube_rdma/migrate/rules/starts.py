@@ -23,7 +23,7 @@ _PAGE = "docs/migrate.md lists what it knows"
 
 
 def serves(plugin: model.PluginDaemonSet) -> bool:
-    """Return whether a DaemonSet looks like a device plugin of RDMA cards, or of anything."""
+    """Return whether a DaemonSet looks like a device plugin, of RDMA cards or of anything else."""
     paths = [str((one.get("hostPath") or {}).get("path", "")) for one in _volumes(plugin)]
     if any(path.rstrip("/").endswith(_WATCHED) for path in paths):
         return True
@@ -43,11 +43,12 @@ def config_map(plugin: model.PluginDaemonSet) -> str:
 def source(
     view: model.MigrationView, options: model.MigrationOptions
 ) -> model.MigrationSource | None:
-    """Return the plugin to leave; None where kube-rdma alone serves the nodes, or nobody does.
+    """Return the plugin that nodes are moved away from.
 
-    A DaemonSet without a ready pod serves nobody, and its author need not be an administrator:
-    it counts only if the options name it. Raise Refused for several at once, for one that is not
-    known, and for one that nobody may move.
+    None where kube-rdma alone serves the nodes, or nothing does. A DaemonSet without a ready pod
+    serves nobody, and its author need not be an administrator: it counts only if the options name
+    it. Raise Refused for several plugins at once, for an unknown one, and for one that nobody may
+    move.
     """
     others = [one for one in view.plugins if not one.is_ours and serves(one)]
     waiting = idle(view)
@@ -87,12 +88,12 @@ def source(
 
 
 def idle(view: model.MigrationView) -> list[model.PluginDaemonSet]:
-    """Return the DaemonSets of others that look like a device plugin and have no ready pod."""
+    """Return foreign DaemonSets that look like a device plugin and have no ready pod."""
     return [one for one in view.plugins if not (one.is_ours or one.ready) and serves(one)]
 
 
 def _start(plugin: model.PluginDaemonSet, view: model.MigrationView) -> model.StartingPoint | None:
-    """Return the plugin's kind, None for one that kube-rdma does not know."""
+    """Return which known plugin a DaemonSet runs, None for an unknown one."""
     mounts = {path for _, path in _mounts(plugin)}
     if plugin.owner:
         policy = _policy(plugin, view)
@@ -118,7 +119,10 @@ def _policy(plugin: model.PluginDaemonSet, view: model.MigrationView) -> model.V
 def _config(
     plugin: model.PluginDaemonSet, start: model.StartingPoint, view: model.MigrationView
 ) -> model.PluginConfig | None:
-    """Return the plugin's configuration; ACK's and VKE's are known to their vendors alone."""
+    """Return a plugin's configuration; None for ACK's and VKE's, which only their vendors know.
+
+    Raise Refused where its ConfigMap is missing.
+    """
     if start in (model.StartingPoint.ACK, model.StartingPoint.VKE):
         return None
     name = config_map(plugin)
