@@ -28,7 +28,7 @@ log = structlog.get_logger()
 async def follow_all(
     tasks: asyncio.TaskGroup, cluster: Cluster, pause: Callable[[int], float], *mirrors: Mirror[Any]
 ) -> None:
-    """Have each follow its kind until the tasks end; return when all have shown what there is."""
+    """Start a task for each mirror that watches its objects; return once all have shown them."""
     for mirror in mirrors:
         tasks.create_task(kept(f"watch of {mirror.plural}", partial(mirror.follow, cluster, pause)))
     for mirror in mirrors:

@@ -32,7 +32,7 @@ def widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def aligned(row: Sequence[str], columns: Sequence[int], right: Collection[int] = ()) -> str:
-    """Return one line of a table with columns of these widths; `right` ones end at their edge."""
+    """Return a table's row as a line with columns of these widths; columns in `right` align so."""
     places = enumerate(zip(row, columns, strict=True))
     pads = ((index, cell, " " * (width - cell_width(cell))) for index, (cell, width) in places)
     return GAP.join(

@@ -60,7 +60,7 @@ def _field(field: structs.FieldInfo) -> Json:
 
 
 def _of_type(hint: Any) -> Json:
-    """Return the keywords of a type, in the order in which pydantic writes them."""
+    """Return the JSON schema of a type, its keywords in the order in which pydantic has them."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _limited(_of_type(arguments[0]), arguments[1])

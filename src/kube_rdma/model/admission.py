@@ -33,7 +33,7 @@ class ContainerRole(StrEnum):
 
 
 class ResourceAsk(Frozen):
-    """The amount of an extended resource that a container asks for."""
+    """How much of an extended resource a container of a pod asks for."""
 
     resource: str
     count: int
@@ -73,7 +73,7 @@ class VolumeTemplate(Frozen):
 
 
 class PodClaim(Frozen):
-    """A claim in a pod's list; `old` is the form until Kubernetes 1.30, with names below source."""
+    """An entry of a pod's resourceClaims; `old` is the form until Kubernetes 1.30."""
 
     name: str
     path: FieldPath
@@ -82,14 +82,14 @@ class PodClaim(Frozen):
 
 
 class NodeDemand(Frozen):
-    """A requirement on a node's label: one of `values`, by ``operator: In``."""
+    """A requirement that a node's label has one of `values`, as ``operator: In`` says it."""
 
     label: str
     values: tuple[str, ...]
 
 
 class PodTemplate(NamespacedName):
-    """A pod as somebody writes it."""
+    """A pod or the template of one, as its author wrote it, with what admission rules read."""
 
     annotations: tuple[tuple[str, str], ...] = ()
     host_network: bool = False
@@ -123,7 +123,7 @@ class AnnotationAbove(Frozen):
 
 
 class Completion(Frozen):
-    """A value that is set at `path`; the last part "-" appends it to the list before."""
+    """A value to set at `path` of a pod; a last part "-" appends it to a list."""
 
     path: FieldPath
     value: object  # as JSON
@@ -131,7 +131,10 @@ class Completion(Frozen):
 
 
 class OfferedPool(Frozen):
-    """A pool that nodes with these labels offer; without labels, nodes that nobody names."""
+    """A pool that nodes with the labels of `selector` offer.
+
+    Without labels it is not known which nodes do.
+    """
 
     spec: PoolSpec
     selector: tuple[tuple[str, str], ...] = ()
@@ -146,7 +149,7 @@ class ClaimFacts(NamespacedName):
 
 
 class AdmissionFacts(Frozen):
-    """The facts about a cluster by which pods are judged."""
+    """The facts about a cluster by which admission rules judge pods."""
 
     pools: tuple[OfferedPool, ...] = ()
     networks: tuple[Network, ...] = ()
@@ -159,7 +162,7 @@ class AdmissionFacts(Frozen):
 
 
 class Completes(StrEnum):
-    """A part that can be added to a pod that asks for a share."""
+    """What the completing policy can add to a pod that asks for a share of RDMA cards."""
 
     IPC_LOCK = "ipc-lock"
     SHM = "shm"
@@ -167,13 +170,13 @@ class Completes(StrEnum):
 
 
 class AdmissionSettings(Frozen):
-    """The settings of an administrator. A resource that ends in ``/*`` is all with this prefix.
+    """What an administrator can set for the admission rules.
 
-    Besides `shares` every resource that the facts name is one (admission/rules/shares).
-
-    mGPU is VKE's share of a GPU: its resources are those of Volcengine's scheduler for it, in
-    limits of the pod. vePFS is Volcengine's parallel file system: its CSI driver is
-    vepfs.csi.volcengine.com; a cluster's own storage classes and folders of hosts can be added.
+    A resource that ends in ``/*`` stands for all with this prefix. Besides `shares` every resource
+    that the facts name is one (admission/rules/shares). mGPU is VKE's share of a GPU: its resources
+    are those of Volcengine's scheduler for it, in limits of the pod. vePFS is Volcengine's parallel
+    file system: its CSI driver is vepfs.csi.volcengine.com; a cluster's own storage classes and
+    folders of hosts can be added.
     """
 
     shares: tuple[str, ...] = ("rdma/*", "vke.volcengine.com/rdma")

@@ -25,7 +25,7 @@ USER_SPACE = frozenset({"vfio-pci", "uio_pci_generic", "igb_uio"})
 
 
 def is_vfio(driver: str | None) -> bool:
-    """Decide whether it is vfio-pci or a variant of it, whose names hold it: mlx5_vfio_pci."""
+    """Return whether a driver is vfio-pci or a variant such as mlx5_vfio_pci."""
     return driver is not None and "vfio" in driver
 
 
@@ -46,14 +46,14 @@ class Netdev(Frozen):
 
     @property
     def vital(self) -> bool:
-        """Decide whether the node itself is, or may be, reached through it."""
+        """Return whether the node is, or may be, reached through this interface."""
         return self.default_route is not False or self.needed is not None
 
 
 class Use(Frozen):
-    """The use of an interface by the node; nothing at all: it is merely up.
+    """What the node uses an interface for; all fields are empty if it is merely up.
 
-    Addresses and routes of its own link (fe80::) do not count, for they come by themselves.
+    Link-local addresses (fe80::) and their routes do not count, for the kernel makes them.
     """
 
     addresses: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Use(Frozen):
 
 
 class IommuGroup(Frozen):
-    """The IOMMU group of a function that vfio drives: the least that a program can own.
+    """The IOMMU group of a vfio function, which is the least that a program can own.
 
     Its file opens every function of the group (vfio_device_get_from_name, drivers/vfio/group.c).
     """
@@ -96,12 +96,12 @@ class Function(Frozen):
 
     @property
     def own_netdevs(self) -> tuple[Netdev, ...]:
-        """Return the function's interfaces, without those of functions behind its switch."""
+        """Return the function's interfaces without representors of functions behind its switch."""
         return tuple(netdev for netdev in self.netdevs if not netdev.representor)
 
     @property
     def for_programs(self) -> bool:
-        """Decide whether its driver hands it to a program or a virtual machine."""
+        """Return whether the function's driver gives it to a program or a virtual machine."""
         return self.driver in USER_SPACE or is_vfio(self.driver)
 
 
@@ -116,7 +116,7 @@ class Card(Frozen):
 
     @property
     def usable(self) -> bool:
-        """Decide whether nothing stands against giving this card to a pod."""
+        """Return whether this card can be given to a pod now."""
         return not self.reasons
 
     @property

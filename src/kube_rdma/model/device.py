@@ -145,7 +145,7 @@ class PciPosition(Frozen):
 
 
 class Gpu(Frozen):
-    """An accelerator by its PCI class, 03xx (display) or 12xx (processing accelerator)."""
+    """A GPU or other accelerator, known by its PCI class: 03xx (display) or 12xx (processing)."""
 
     seat: PciPosition
     pci_class: int  # 24 bits as in sysfs `class`: 0x030200
@@ -177,7 +177,7 @@ class Device(Frozen):
 
     @property
     def own_ports(self) -> tuple[Port, ...]:
-        """Return the ports of the device itself, without those of functions behind its switch."""
+        """Return the device's own ports, without representors of functions behind its switch."""
         return tuple(port for port in self.ports if not port.representor)
 
     @property
@@ -187,7 +187,7 @@ class Device(Frozen):
 
     @property
     def lacks_guid(self) -> bool:
-        """Decide whether its node GUID was read and stands for none."""
+        """Return whether the node GUID was read, and is one that no device can use."""
         return self.node_guid is not None and not is_usable_guid(guid_of_sysfs(self.node_guid))
 
 
@@ -195,7 +195,7 @@ class Device(Frozen):
 
 
 class PcieLink(Frozen):
-    """Lanes and GT/s of a lane now, and the most that card and the port above it both can."""
+    """A PCIe link's lanes and speed in GT/s a lane: now, and the most that both ends support."""
 
     pci: PciAddress  # the card's function, or the upper port of a switch
     width: int
@@ -276,5 +276,5 @@ def guid_of_sysfs(text: str | None) -> str | None:
 
 
 def guid_of_address(mac: str) -> str | None:
-    """Return the GUID of the port in an IPoIB interface's address; None in any other."""
+    """Return the port GUID in an IPoIB interface's hardware address; None for other addresses."""
     return mac.lower()[-_GUID_LENGTH:] if len(mac) == _ADDRESS_LENGTH else None

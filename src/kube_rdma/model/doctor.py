@@ -22,7 +22,7 @@ VERSION = 1  # of the document; a doctor reads bundles up to its own
 
 
 class SystemVersions(Frozen):
-    """The versions of the software on a node; "" is not known."""
+    """The versions of the software on a node; "" means not known."""
 
     kube_rdma: str
     kernel: str = ""  # its release
@@ -45,7 +45,7 @@ class ObservedLink(Frozen):
 
 
 class ObservedRoute(Frozen):
-    """A unicast route, as a bundle has it."""
+    """A unicast route that was seen on the node or in the pod."""
 
     interface: str
     to: str
@@ -62,7 +62,7 @@ class ObservedNeighbour(Frozen):
 
 
 class ObservedKubelet(Frozen):
-    """The kubelet of a node, by its folders and its PodResources API."""
+    """What a node's kubelet shows, by its folders and its PodResources API."""
 
     sockets: tuple[str, ...] = ()  # names in the folder device-plugins
     allocatable: tuple[tuple[str, int], ...] | None = None  # healthy shares by resource
@@ -101,7 +101,7 @@ class ObservedRail(Frozen):
 
 
 class ObservedBridge(Frozen):
-    """A PCIe port between a card and a GPU."""
+    """A PCIe port on the way between a card and a GPU, with its ACS settings."""
 
     pci: PciAddress
     acs: int  # the bits of its ACS Control register; 0 without such a register
@@ -115,7 +115,7 @@ class ObservedDomain(Frozen):
 
 
 class ObservedFlowControl(Frozen):
-    """The congestion settings of an interface, as priorities from 0 to 7."""
+    """The congestion settings of an interface: PFC and ECN priorities, from 0 to 7."""
 
     interface: str
     pfc: tuple[int, ...] | None = None  # None, as of ecn: the driver does not tell
@@ -124,7 +124,7 @@ class ObservedFlowControl(Frozen):
 
 
 class ObservedErrors(Frozen):
-    """The counters of a port that rose within some seconds, each with its rise."""
+    """The error counters of a port that rose during `seconds`, each with its rise."""
 
     device: str
     port: int
@@ -134,7 +134,7 @@ class ObservedErrors(Frozen):
 
 
 class AddressUse(Frozen):
-    """An address of a pod's interface on a network, as the pod's status annotation has it."""
+    """An address that a pod's interface has on a network, by the pod's status annotation."""
 
     pod: str  # namespace/name
     network: str
@@ -143,14 +143,14 @@ class AddressUse(Frozen):
 
 
 class AddressRange(Frozen):
-    """The addresses of a network by its IPPools."""
+    """The subnets that a network's IPPools give addresses from."""
 
     network: str
     subnets: tuple[str, ...]
 
 
 class ObservedContainer(Frozen):
-    """A container of the pod, by its first process; None is not seen."""
+    """What was seen of a container of the pod, by its first process; None means not seen."""
 
     name: str
     asks: tuple[tuple[str, int], ...] = ()  # extended resources with their counts
@@ -176,7 +176,7 @@ class ObservedQueuePairs(Frozen):
 
 
 class ObservedAttachment(Frozen):
-    """An interface of the agent's journal, against the pod as it is now."""
+    """An attached interface of the pod, and how it differs from the agent's journal."""
 
     interface: str
     network: str
@@ -184,7 +184,7 @@ class ObservedAttachment(Frozen):
 
 
 class ObservedLimit(Frozen):
-    """The limits that the kernel holds a pod to on an RDMA device, and its use; None: no limit."""
+    """What a pod uses of an RDMA device, and may use at most by its cgroup; None means no limit."""
 
     device: str
     handles: int = 0
@@ -209,7 +209,7 @@ class ObservedLimit(Frozen):
 
 
 class ObservedPod(NamespacedName):
-    """The pod that is asked about, as API server, kubelet and kernel have it."""
+    """All that was seen of the pod that the doctor is asked about."""
 
     node: str = ""
     phase: str = ""
@@ -228,7 +228,7 @@ class ObservedPod(NamespacedName):
 
 
 class Observation(Frozen):
-    """A node, and a pod on it if one is asked about, at one moment; None is not seen."""
+    """All that was seen of a node at one moment, and of a pod on it; None means not seen."""
 
     node: str
     taken: str = ""  # a time as in RFC 3339
@@ -272,7 +272,7 @@ class UnseenCheck(Frozen):
 
 
 class CardByClaim(Frozen):
-    """A card that a container has by a ResourceClaim."""
+    """A card that a container holds by a ResourceClaim."""
 
     container: str
     driver: str  # dra.net
@@ -312,9 +312,10 @@ class Diagnosis(Frozen):
 
     @property
     def is_blind(self) -> bool:
-        """Return whether too little was seen to call it well: most checks could not be made.
+        """Return whether too little was seen of the node to say that it is well.
 
-        Of a node in files only its cards are asked about.
+        That is so if most checks could not be made. Of a node in files only the cards are asked
+        about.
         """
         return not self.from_files and len(self.unseen) > len(self.passed) + len(self.findings)
 
@@ -333,7 +334,7 @@ class AgentPod(NamespacedName):
 
 
 class NodeAnswer(Frozen):
-    """The answer of the agent's container of a node."""
+    """What the agent of a node answered to the doctor."""
 
     node: str
     seen: Observation | None = None  # None: it did not answer, for `why`
@@ -354,7 +355,7 @@ class NodeDiagnosis(Frozen):
 
 
 class FleetPlace(Frozen):
-    """A node, and a Finding as that node has it."""
+    """A Finding, and the node that has it."""
 
     node: str
     finding: Finding
@@ -383,10 +384,10 @@ class FleetDiagnosis(Frozen):
 
     @property
     def ill(self) -> bool:
-        """Return whether RDMA does not work on a node."""
+        """Return whether RDMA does not work on at least one node."""
         return any(one.diagnosis is not None and one.diagnosis.ill for one in self.nodes)
 
     @property
     def is_blind(self) -> bool:
-        """Return whether too little was seen of any node, or there is no node at all."""
+        """Return whether too little was seen of some node to call it well, or there is no node."""
         return not self.nodes or any(one.is_dark for one in self.nodes)

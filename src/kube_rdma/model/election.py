@@ -9,9 +9,10 @@ from kube_base.frozen import Frozen
 
 
 class ElectionRecord(Frozen):
-    """The leader. `holder` is empty when nobody leads; times are RFC 3339 of the writer's clock.
+    """The record of who leads; `holder` is empty when nobody does.
 
-    `renewed` is only compared with itself: clocks of two nodes may be minutes apart.
+    Times are RFC 3339 of the writer's clock. `renewed` is only compared with itself: clocks of two
+    nodes may be minutes apart.
     """
 
     holder: str
@@ -22,11 +23,12 @@ class ElectionRecord(Frozen):
 
 
 class ElectionTiming(Frozen):
-    """Seconds. A leader that could not renew for `deadline` stops before `duration` is over.
+    """The times of leader election, in seconds.
 
-    What is left between them is for its work to end. The defaults outlast an API server that is
-    away or slow for most of a minute, where client-go's (15, 10, 2) made two copies on busy nodes
-    take the lead from each other again and again (decision 0013). OpenShift has 137, 107 and 26.
+    A leader that could not renew for `deadline` stops before `duration` is over. What is left
+    between them is for its work to end. The defaults outlast an API server that is away or slow for
+    most of a minute. client-go's (15, 10, 2) made two copies on busy nodes take the lead from each
+    other again and again (decision 0013). OpenShift has 137, 107 and 26.
     """
 
     duration: float = 60.0

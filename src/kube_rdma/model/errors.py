@@ -11,7 +11,10 @@ from kube_base.errors import Unavailable
 
 
 class HardwareGone(Unavailable):
-    """A piece of hardware is nowhere; it may come back, unless it is gone `for_good`."""
+    """A piece of hardware was found neither on the node nor in pods.
+
+    It may come back, unless it is gone `for_good`.
+    """
 
     def __init__(self, sentence: str, *, for_good: bool = False) -> None:
         self.for_good = for_good
@@ -19,7 +22,7 @@ class HardwareGone(Unavailable):
 
 
 class Outdated(Unavailable):
-    """A pod's container was given at its start what is another device's by now.
+    """What a container was given at its start belongs to another device by now.
 
-    The caller tries again in vain, as a rule: only a new pod is given what is right.
+    Trying again seldom helps: only a new pod is given what is right.
     """

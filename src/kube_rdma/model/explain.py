@@ -24,7 +24,7 @@ from kube_rdma.model.pools import Pool
 
 
 class NodeBasis(Frozen):
-    """A node as far as planning for a pod needs it, and how that was seen."""
+    """A node as planning for a pod needs it, and whether its kernel or a report tells it."""
 
     name: str
     pools: tuple[Pool, ...]
@@ -40,7 +40,7 @@ class NodeBasis(Frozen):
 
     @property
     def by_resource(self) -> Mapping[str, Pool]:
-        """Return the pools by their resource."""
+        """Return the node's pools by the name of their resource."""
         return {pool.spec.resource: pool for pool in self.pools}
 
     @property
@@ -60,7 +60,7 @@ class ClaimsEvidence(Frozen):
 
 
 class PodEvidence(Frozen):
-    """A pod with all that is known of it and for it."""
+    """All evidence about a pod from which `kube-rdma explain` draws its conclusions."""
 
     template: PodTemplate
     node: str = ""
@@ -86,7 +86,7 @@ class PodEvidence(Frozen):
 
 
 class ExplainedAsk(Frozen):
-    """Shares that a container asks for."""
+    """A container's request for shares, with what the node offers of the resource."""
 
     container: str
     resource: str
@@ -95,7 +95,7 @@ class ExplainedAsk(Frozen):
 
 
 class ExplainedClaim(Frozen):
-    """A claim of the pod, and the devices behind it."""
+    """A claim of the pod, and a description of its devices."""
 
     name: str  # in the pod's spec
     claim: str  # the ResourceClaim
@@ -103,7 +103,7 @@ class ExplainedClaim(Frozen):
 
 
 class ExplainedNetwork(Frozen):
-    """A network that the pod asks for; `means` describes it."""
+    """A network that the pod asks for; `means` is its description."""
 
     interface: InterfaceName
     name: str
@@ -111,7 +111,7 @@ class ExplainedNetwork(Frozen):
 
 
 class ExplainedShare(Frozen):
-    """A share with its card."""
+    """A share that a container holds, or would get, with its card."""
 
     resource: str
     card: str
@@ -122,14 +122,14 @@ class ExplainedShare(Frozen):
 
 
 class StepsFrom(StrEnum):
-    """The source of the Steps."""
+    """Where the Steps of an Explanation come from."""
 
     RECORD = "record"  # the journal of the agent
     RULES = "rules"  # planned now by the rules of the agent
 
 
 class StandIn(Frozen):
-    """A text in a Step for a value that is decided later, and the word to show in its place."""
+    """A text in a Step for a value that is decided later, and the word that is shown instead."""
 
     text: str
     word: str
@@ -147,7 +147,7 @@ class ExplainedPlan(Frozen):
 
 
 class SeenInterface(Frozen):
-    """An interface as programs in the pod see it; empty parts are not known."""
+    """An interface as programs in the pod see it; empty fields are not known."""
 
     name: InterfaceName
     network: str = ""
@@ -159,7 +159,7 @@ class SeenInterface(Frozen):
 
 
 class SeenFrom(StrEnum):
-    """The source of a part that programs see."""
+    """Where a fact about the inside of a pod comes from."""
 
     POD = "pod"  # its processes and its network namespace were looked at
     STATUS = "status"  # the agent has written it into the pod's annotation

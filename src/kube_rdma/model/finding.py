@@ -16,7 +16,7 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 
 
 class Severity(StrEnum):
-    """The weight of a Finding."""
+    """How bad a Finding is."""
 
     ERROR = "error"  # something does not work, or a pod is refused
     WARNING = "warning"  # something is slow, or will not work soon
@@ -24,7 +24,7 @@ class Severity(StrEnum):
 
 
 class Stage(StrEnum):
-    """The parties that can refuse a pod, in the order in which it meets them."""
+    """The stages at which a pod can be refused, in the order in which it meets them."""
 
     ADMISSION = "admission"
     SCHEDULER = "scheduler"
@@ -33,7 +33,7 @@ class Stage(StrEnum):
 
 
 class Finding(Frozen):
-    """Something that is not as it should be, with its remedy; texts are sentences without stop."""
+    """A problem with its cause and remedy, which are sentences without a full stop."""
 
     subject: str  # a device, an object (node/node-1), a field, or "" for nothing special
     problem: str
@@ -54,7 +54,7 @@ class Finding(Frozen):
         remedy: str,
         severity: Severity = Severity.ERROR,
     ) -> Finding:
-        """Return a Finding, given its code first, about an object or the field of a path."""
+        """Return a Finding about an object (a text) or about the field at a path."""
         path = () if isinstance(subject, str) else subject
         name = subject if isinstance(subject, str) else ".".join(map(str, path))
         return cls(name, problem, "", remedy, severity, code, path=path)
@@ -67,12 +67,12 @@ class Finding(Frozen):
 
     @property
     def is_error(self) -> bool:
-        """Return whether something does not work."""
+        """Return whether the Finding says that something does not work."""
         return self.severity is Severity.ERROR
 
 
 class NotSeen(Frozen):
-    """A part that could not be seen, by its name, and why."""
+    """The name of a part that could not be read, and why."""
 
     part: str
     why: str

@@ -17,7 +17,7 @@ from kube_rdma.model.pools import ShareId
 
 
 class Holding(Frozen):
-    """The shares that one container holds of one resource; `shares` and `numa_nodes` are sorted."""
+    """The shares that one container holds of one resource, with their NUMA nodes; both sorted."""
 
     namespace: str
     pod: str
@@ -28,7 +28,7 @@ class Holding(Frozen):
 
 
 class Allocatable(Frozen):
-    """A healthy device of this node, given away or not; `numa_nodes` are sorted."""
+    """A healthy share of this node, held or free, with its NUMA nodes, sorted."""
 
     resource: str
     share: ShareId
@@ -36,7 +36,7 @@ class Allocatable(Frozen):
 
 
 class NodeHoldings(Frozen):
-    """The holdings of all containers of a node: shares of device plugins, and devices by claims."""
+    """What all containers of a node hold: shares by device plugins, and devices by claims."""
 
     shares: tuple[Holding, ...] = ()
     devices: tuple[ClaimedDevice, ...] = ()
@@ -44,7 +44,7 @@ class NodeHoldings(Frozen):
 
 
 class RecordedGrant(Frozen):
-    """The kubelet's record of what it gave to a container, before that started.
+    """What the kubelet has recorded as given to a container before its start.
 
     A record outlives its pod until the kubelet writes again.
     """
@@ -56,7 +56,7 @@ class RecordedGrant(Frozen):
 
 
 class ClaimingSandbox(Frozen):
-    """A sandbox with what the containers of its pod hold, and what networks made of it."""
+    """A pod's sandbox, with the shares of its containers and what networks made of these."""
 
     sandbox: Sandbox
     holdings: Sequence[Holding]
@@ -75,7 +75,7 @@ class FreeGpu(Frozen):
 
 
 class HeldGpu(Frozen):
-    """A GPU of a container; `name` is its PCI address, else what its own plugin calls it."""
+    """A GPU that a container holds; `name` is its PCI address, else its plugin's name for it."""
 
     name: str
     numa_nodes: tuple[int, ...]

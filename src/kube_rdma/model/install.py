@@ -29,7 +29,7 @@ ABSENT: Any = object()
 
 
 class Hole(Frozen):
-    """The value at a path such as ``agent.resources``, whatever its type.
+    """A place in a blueprint that is filled with the value at a path such as ``agent.resources``.
 
     In a blueprint with `over`, a path that starts with a dot leads on from the entry.
     """
@@ -49,7 +49,7 @@ class Joined(Frozen):
 
 
 class When(Frozen):
-    """A choice: `then` where the condition holds, else `otherwise`.
+    """A choice in a blueprint: `then` where the condition is true, else `otherwise`.
 
     A condition is a path whose value is neither false nor empty, or ``path == text``, or several of
     these with ``or`` between them. As an entry of a list a choice may be a list, whose entries then
@@ -62,7 +62,7 @@ class When(Frozen):
 
 
 class Spread(Frozen):
-    """All entries of the list or object at a path, in the place of an entry or a field.
+    """A place in a blueprint that is filled with all entries of the list or object at a path.
 
     In an object the field's own name is not used, and other fields of it win.
     """
@@ -71,7 +71,7 @@ class Spread(Frozen):
 
 
 class Blueprint(Frozen):
-    """An object of the installation, made where all `conditions` hold."""
+    """A pattern of one object of the installation, which is made if all `conditions` are true."""
 
     body: Json
     conditions: tuple[str, ...] = ()

@@ -83,7 +83,7 @@ class NodeState(Frozen):
 
 
 class LabelChange(Frozen):
-    """Labels and annotations of a node that get another value; None takes one away."""
+    """New values for labels and annotations of a node; None removes one."""
 
     labels: Mapping[str, str | None]
     annotations: Mapping[str, str | None]
@@ -146,11 +146,11 @@ Word = Annotated[str, Meta(max_length=253)]
 
 
 class StatusPart(Frozen, rename="camel"):
-    """A part of a status: what a newer version adds is not a fault."""
+    """A part of a status object; fields that a newer version adds are ignored."""
 
 
 class SparsePart(StatusPart, omit_defaults=True):
-    """A part that leaves out what has its default."""
+    """A part of a status object that is written without fields that have their default."""
 
 
 class Condition(SparsePart):
@@ -186,9 +186,10 @@ def micro_moment(now: datetime) -> str:
 def condition(
     before: Iterable[Condition], now: str, kind: str, holds: bool, words: tuple[str, str]
 ) -> Condition:
-    """Return the condition of a type with its reason and message.
+    """Return a condition with its reason and message.
 
-    It holds since `now`, unless one of those before had the same status already.
+    `before` are the conditions so far: one of the same type and status passes on its time of
+    change, else that is `now`.
     """
     status: Literal["True", "False"] = "True" if holds else "False"
     same = (each for each in before if (each.type, each.status) == (kind, status))
@@ -200,7 +201,7 @@ def condition(
 def stalled(
     before: Iterable[Condition], now: str, why: tuple[str, str] | None
 ) -> tuple[Condition, ...]:
-    """Return the condition Stalled, with its reason and message; none where nothing is stalled.
+    """Return the condition Stalled with a reason and a message, or () if `why` is None.
 
     kstatus (fluxcd/cli-utils@v1.2.2 pkg/kstatus/status/generic.go) reads it: whoever waits for the
     object gives up at once. So it is for what only another spec can mend.

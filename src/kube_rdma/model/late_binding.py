@@ -32,7 +32,7 @@ SETTINGS_KIND = "kube-rdma.io/settings"
 
 
 def cdi_name(shares: tuple[ShareId, ...], nonce: Nonce) -> str:
-    """Return the qualified CDI device of one Allocate, named after its first share.
+    """Return the qualified name of the CDI device of an Allocate call, after its first share.
 
     A device name begins and ends with a letter or digit and has ``_ - . :`` inside (CDI SPEC.md);
     other characters of the share, as the @ of a soft device, become ``_``.
@@ -42,7 +42,7 @@ def cdi_name(shares: tuple[ShareId, ...], nonce: Nonce) -> str:
 
 
 def at_start(nonce: Nonce) -> ContainerId:
-    """Return an id for the sandbox of a pod without a network: CNI never names that one."""
+    """Return a container id for the sandbox of a pod without networks, which CNI never names."""
     return ContainerId(f"start-{nonce}")
 
 
@@ -51,7 +51,7 @@ class PodName(NamespacedName):
 
 
 class Promise(Frozen):
-    """The answer of one Allocate: a CDI device that will stand for these shares.
+    """The answer to an Allocate call: a CDI device that will stand for these shares.
 
     `replaces`: promises of the same shares that were bound by then. The kubelet allocates for all
     containers of a pod before its network is attached, so they were another pod's, which is over.
@@ -72,7 +72,10 @@ class Promise(Frozen):
 
 
 class Binding(Frozen):
-    """A promise kept in one sandbox. It holds all it needs, the promise may be forgotten first."""
+    """The binding of a promised CDI device to the sandbox of a pod.
+
+    It has all that it needs, for the promise may be forgotten first.
+    """
 
     nonce: Nonce
     container: ContainerId
@@ -103,7 +106,7 @@ class RuntimeHook(Frozen):
 
 
 class UsedDevice(Frozen):
-    """An RDMA device as a container uses it, by one interface of its pod.
+    """An RDMA device that a container can use, by one interface of its pod.
 
     Without an `interface` it is a card's own, which the container may open: nobody knows yet by
     which of its GIDs. `gid_index` is that of the interface's first address, None without one and on
@@ -130,7 +133,7 @@ def merge_settings(shim: str, folder: str) -> RuntimeHook:
 
 
 class Edits(Frozen):
-    """The changes that a CDI device makes to its container; device nodes keep the host's paths."""
+    """What a CDI device changes in its container; device nodes keep the host's paths."""
 
     char_paths: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
@@ -175,7 +178,7 @@ class PodSandbox(Frozen):
 
 
 class MadeContainer(Frozen):
-    """The contents of a container, by its OCI spec."""
+    """Variables, device files and mounts that a container was made with, by its OCI spec."""
 
     variables: tuple[tuple[str, str], ...] = ()  # of its first process, from pod, image and CDI
     nodes: tuple[str, ...] = ()  # paths of its device files

@@ -44,7 +44,10 @@ def microseconds(text: str) -> float:
 
 
 def figure_of(text: str) -> float:
-    """Return the number of a latency or a bandwidth, in its unit, which the text tells."""
+    """Return the number of a latency in microseconds, or of a bandwidth in Gbit/s.
+
+    Raise ValueError for another text.
+    """
     return microseconds(text) if text.endswith("s") else gbps(text)
 
 
@@ -63,14 +66,14 @@ def latency_text(number: float) -> str:
 
 
 def figure_text(number: float | None, *, latency: bool) -> str | None:
-    """Return a latency or bandwidth as text; None for what is no number."""
+    """Return a latency or bandwidth as text; None if it is None or not finite."""
     if number is None or not math.isfinite(number):
         return None
     return latency_text(number) if latency else bandwidth_text(number)
 
 
 def _checked(text: str, pattern: str) -> str:
-    """Return the text without the line's end that a pattern's end lets pass."""
+    """Return a text without a final line break; raise ValueError if it does not match a pattern."""
     if not re.search(pattern, text):
         raise ValueError(f"neither a bandwidth nor a latency: {text!r}")
     return text.removesuffix("\n")

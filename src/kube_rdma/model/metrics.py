@@ -26,7 +26,7 @@ class MetricKind(StrEnum):
 
 
 class MetricFamily(Frozen):
-    """A name with its type, labels and meaning, of which series are made."""
+    """A metric: its name, type, labels and meaning. Its series are MetricSeries."""
 
     name: str
     kind: MetricKind
@@ -54,7 +54,7 @@ class Durations(Frozen):
 
 
 class MetricNames(StrEnum):
-    """The names of the counters of the node's ports; kube-rdma's own are there in any case."""
+    """Whose names the node's port metrics have, besides kube-rdma's own."""
 
     NODE_EXPORTER = "node-exporter"
     VKE = "vke"
@@ -93,7 +93,7 @@ class CounterReadings(Frozen):
 
 
 class PodPlaceCounters(Frozen):
-    """The devices that were read inside a pod's namespace."""
+    """The counters of the RDMA devices that were read inside a pod's network namespace."""
 
     inode: int  # of the namespace
     readings: CounterReadings
@@ -111,7 +111,7 @@ class HolderName(Frozen):
 
 
 class ScrapedSample(Frozen):
-    """One line of a scrape: the series' name, its labels, its value."""
+    """A sample of a scrape: the name of the metric, its labels, its value."""
 
     name: str
     labels: Mapping[str, str]
@@ -140,7 +140,7 @@ class TrafficTotals(Frozen):
 
 
 class AgentScrape(Frozen):
-    """The answer of one agent, or its `problem`."""
+    """What the scrape of one agent's metrics gave: totals, or the `problem` why there are none."""
 
     node: str
     when: float  # by its node's clock
@@ -160,7 +160,7 @@ class TrafficRate(Frozen):
 
     @property
     def both(self) -> float:
-        """Return both directions together; what is not known counts as nothing."""
+        """Return the bytes a second in both directions together; an unknown rate counts as 0."""
         return (self.received or 0.0) + (self.sent or 0.0)
 
     @property

@@ -17,7 +17,7 @@ Document: TypeAlias = Mapping[str, Any]
 
 
 class StartingPoint(StrEnum):
-    """The plugin that serves the nodes, and the owner of its DaemonSet."""
+    """The device plugin that serves the nodes before a migration, and how it was installed."""
 
     SHARED = "shared-plugin"  # k8s-rdma-shared-dev-plugin, as its own manifests install it
     SCC = "scc"  # the plugin of Alibaba's SCC document: k8s-rdma-sriov-dev-plugin in mode hca
@@ -64,7 +64,7 @@ class VendorPolicy(Frozen):
 
 
 class MigratingNode(Frozen):
-    """A node of the cluster, before or during its migration."""
+    """A node of a cluster, before or during its migration from another plugin."""
 
     name: str
     offered: Mapping[str, str] = {}  # its allocatable by resource, as it is written there (1k)
@@ -101,7 +101,7 @@ class MigrationView(Frozen):
 
 
 class MigrationSource(Frozen):
-    """The plugin that nodes go away from."""
+    """The plugin that a migration moves nodes away from."""
 
     start: StartingPoint
     plugin: PluginDaemonSet
@@ -118,7 +118,7 @@ class MigrationOptions(Frozen):
 
 
 class PlanStep(Frozen):
-    """Commands to run one after the other, and why."""
+    """A step of a plan: commands to run one after the other, and why."""
 
     title: str
     why: str
@@ -146,7 +146,7 @@ class SharingPod(NamespacedName):
 
 
 class ServingView(Frozen):
-    """A node as `kube-rdma migrate node` reads it, to go from shares to claims and back."""
+    """A node that `kube-rdma migrate node` is to move from shares to claims, as it was read."""
 
     node: MigratingNode
     kubelet_version: str

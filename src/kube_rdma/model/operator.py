@@ -23,7 +23,10 @@ DRIVER_FIELDS = "kube-rdma.io/driver-fields"  # annotation of drivers' pods: ano
 
 
 class DrainPolicy(Frozen):
-    """The holders that may be evicted; others are waited for. Words and defaults are kubectl's."""
+    """Which holders of RDMA shares may be evicted; the others are waited for.
+
+    Words and defaults are kubectl's.
+    """
 
     selector: str = ""  # a label selector of pods, "" for all
     force: bool = False  # also pods that no controller would make anew
@@ -32,7 +35,7 @@ class DrainPolicy(Frozen):
 
 
 class UpgradePolicy(Frozen):
-    """The way in which a policy wants its drivers upgraded."""
+    """How a policy wants drivers to be upgraded."""
 
     automatic: bool = False  # about other images alone: first loads and removals go on without it
     parallel: int = 1  # nodes at a time, 0 for all
@@ -58,7 +61,7 @@ class DriverPod(Frozen):
 
 
 class DriverPlace(Frozen):
-    """A label of a node by which a driver runs there; "" is no label, and so no driver."""
+    """A node's label that decides whether a driver runs on the node; "" means no driver."""
 
     key: str
     has: str = ""
@@ -67,7 +70,7 @@ class DriverPlace(Frozen):
 
 
 class ShareHolder(NamespacedName):
-    """A pod that holds RDMA shares of its node."""
+    """A pod that holds shares of RDMA cards on its node."""
 
     uid: str
     deleting: bool = False
@@ -77,7 +80,7 @@ class ShareHolder(NamespacedName):
 
 
 class UpgradeNode(Frozen):
-    """One node: its drivers' pods and what stands against their coming and going."""
+    """A node with its drivers' pods, and with what is in the way of changing its drivers."""
 
     name: str
     pods: tuple[DriverPod, ...] = ()
@@ -94,7 +97,7 @@ class UpgradeNode(Frozen):
 
 
 class UpgradeStage(StrEnum):
-    """The stage of a node's change of drivers."""
+    """How far a node is with the change of its drivers."""
 
     CURRENT = "current"
     STARTING = "starting"  # its driver ends or begins
@@ -107,7 +110,7 @@ class UpgradeStage(StrEnum):
 
 
 class NodeStage(Frozen):
-    """The stage of one node, with a sentence where somebody may have to act."""
+    """How far a node is with its change of drivers, with a sentence if somebody may have to act."""
 
     node: str
     stage: UpgradeStage
@@ -115,34 +118,34 @@ class NodeStage(Frozen):
 
 
 class Close(Frozen):
-    """Let a node take no pods, for a `change` of its drivers or while one of them starts."""
+    """Act: cordon a node, for a `change` of its drivers or while one of them starts."""
 
     node: str
     change: bool = True
 
 
 class Open(Frozen):
-    """Let it take pods again."""
+    """Act: uncordon a node."""
 
     node: str
 
 
 class Evict(Frozen):
-    """End a holder, as a drain does."""
+    """Act: evict a pod that holds shares of RDMA cards, as kubectl drain does."""
 
     node: str
     pod: ShareHolder
 
 
 class EndDrivers(Frozen):
-    """End drivers' pods of a node, those on top first; their DaemonSets make new ones."""
+    """Act: end drivers' pods of a node, those on top first; their DaemonSets make new ones."""
 
     node: str
     pods: tuple[DriverPod, ...]
 
 
 class LabelDrivers(Frozen):
-    """Write labels of a node, by which drivers' DaemonSets choose it; None takes one away."""
+    """Act: change the node's labels by which drivers' DaemonSets choose it; None removes one."""
 
     node: str
     labels: tuple[tuple[str, str | None], ...]
@@ -152,7 +155,7 @@ UpgradeAct = Close | Open | Evict | EndDrivers | LabelDrivers
 
 
 class UpgradePlan(Frozen):
-    """The acts of one look in their order, and the stage of each node, by name."""
+    """What to do now for all nodes, in order, and how far each node is."""
 
     acts: tuple[UpgradeAct, ...] = ()
     stages: tuple[NodeStage, ...] = ()
@@ -207,7 +210,7 @@ class ComponentImage(Frozen):
 
 
 class PolicyDriver(Frozen):
-    """The driver of the cards that a policy wants."""
+    """The driver for the cards that a policy wants on its nodes."""
 
     image: ComponentImage
     env: tuple[dict[str, object], ...] = ()  # of its container, as in a pod
@@ -236,7 +239,7 @@ class PeerDriverSection(Frozen):
 
 
 class PolicyNote(Frozen):
-    """A sentence about a field that has no effect, or another than people may think."""
+    """A remark that a field of a policy has no effect, or another than people may think."""
 
     path: tuple[str | int, ...]  # below spec
     sentence: str  # it names the field
@@ -247,7 +250,7 @@ class PolicyNote(Frozen):
 
 
 class ClusterPolicy(Frozen):
-    """One policy. A section that is None is not wanted."""
+    """A NicClusterPolicy. A section that is None is not wanted."""
 
     name: str
     namespace: str
@@ -333,7 +336,7 @@ class HostFolder(Frozen):
 
 
 class DriverContract(Frozen):
-    """One row: the forms of an image's name, and the pod that the image is made for."""
+    """What a driver image of certain releases needs: the form of its name, and its pod."""
 
     releases: str
     form: str

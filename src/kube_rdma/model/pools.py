@@ -25,14 +25,14 @@ from kube_rdma.model.settings import FabricProfile
 
 
 class VlanProtocol(StrEnum):
-    """The tag that carries a VLAN: of the customer, or of the provider around that."""
+    """The kind of VLAN tag: of the customer, or of the provider around the customer's."""
 
     CUSTOMER = "802.1q"
     PROVIDER = "802.1ad"
 
 
 class LinkState(StrEnum):
-    """The link of a virtual function as it is set: that of the card, always up, always down."""
+    """The link state set for a virtual function: like the card's, always up, or always down."""
 
     AUTO = "auto"
     ENABLE = "enable"
@@ -40,7 +40,10 @@ class LinkState(StrEnum):
 
 
 class FunctionSettings(Frozen):
-    """The settings of a virtual function by its physical one. None: left alone, or not read."""
+    """The settings of a virtual function, made through its physical one.
+
+    None: not to be changed, or not read.
+    """
 
     mac: str | None = None  # the administrative one; all zeros where none is set
     vlan: int | None = None  # 0 for none
@@ -56,7 +59,7 @@ class FunctionSettings(Frozen):
 
 
 class FunctionPlace(Frozen):
-    """A virtual function by its number, from 0, at its physical one, which stays on the node."""
+    """Which virtual function: its number at its physical function, counted from 0."""
 
     physical: PlannedHostLink
     pci: PciAddress  # of the physical function, which finds it under another name or index
@@ -140,14 +143,14 @@ class RdmaLimits(Frozen):
 
 
 class DeviceLimits(Frozen):
-    """The most that a pod may take of a device, by its current name."""
+    """The limits of a pod for an RDMA device, which has this name now."""
 
     device: str
     limits: RdmaLimits
 
 
 class DeviceUse(Frozen):
-    """The use of a device by a pod now."""
+    """How many handles and objects of an RDMA device a pod uses now."""
 
     device: str
     handles: int
@@ -180,14 +183,14 @@ class Mode(StrEnum):
 
 
 class Bind(StrEnum):
-    """A share stands for the pool (every card in it) or for one card."""
+    """What a share stands for: the whole pool with all its cards, or one card."""
 
     POOL = "pool"
     PER_CARD = "per-card"
 
 
 class Attach(StrEnum):
-    """The moment at which a container's devices are bound to it.
+    """When the devices of a container are bound to it.
 
     NONE: at Allocate, as plain device nodes. REQUIRED: when its pod's network is attached, and it
     does not start before. AUTO: like REQUIRED for a pod that asks for a network, before the start
@@ -200,7 +203,7 @@ class Attach(StrEnum):
 
 
 class Preference(StrEnum):
-    """The free shares to take first.
+    """Which free shares to give first.
 
     PACK: fill a card before the next is begun. SPREAD: as many cards as possible. LEAST_LOADED: the
     cards with the fewest shares in use. NUMA: cards beside the GPUs that are still free.
@@ -213,7 +216,7 @@ class Preference(StrEnum):
 
 
 class Serving(StrEnum):
-    """The API of the kubelet by which pods get the cards of a pool: never both on a node.
+    """By which API of the kubelet pods get the cards of a pool; on one node it is only one.
 
     PLUGIN: shares of the device plugin. CLAIMS: devices of slices, for ResourceClaims and for the
     resource's own name (KEP-5004); the plugin stays registered and lists no share.
@@ -224,7 +227,10 @@ class Serving(StrEnum):
 
 
 class Variables(StrEnum):
-    """The variables that a container gets. PCIDEVICE: those of the SR-IOV network device plugin."""
+    """Which environment variables a container gets.
+
+    PCIDEVICE: those of the SR-IOV network device plugin.
+    """
 
     NONE = "none"
     PCIDEVICE = "pcidevice"
@@ -312,7 +318,10 @@ class AppliedPools(Frozen):
 
 
 class Share(Frozen):
-    """One unit that the kubelet can give away; `card` is None where it stands for the pool."""
+    """A share of a pool, as the kubelet gives it to containers.
+
+    `card` is None where it stands for the whole pool.
+    """
 
     id: ShareId
     healthy: bool
@@ -321,7 +330,7 @@ class Share(Frozen):
 
 
 class Pool(Frozen, dict=True):
-    """A pool as it is: the spec met with one Survey. Cards are sorted by id."""
+    """A pool as it is on the node: the spec with the shares and cards that it has, sorted by id."""
 
     spec: PoolSpec
     shares: tuple[Share, ...]
@@ -335,12 +344,12 @@ class Pool(Frozen, dict=True):
 
     @property
     def unusable(self) -> tuple[Card, ...]:
-        """Return those of `cards` that cannot be given away now."""
+        """Return the pool's cards that cannot be given to pods now."""
         return tuple(card for card in self.cards if not card.usable)
 
 
 class Offer(Frozen):
-    """The list of a resource's shares for the kubelet, and the calls that it should make.
+    """What the kubelet is told of a resource: its shares, and which calls to make.
 
     The calls are settled at registration, so a change of them registers anew.
     """
@@ -359,7 +368,7 @@ class FileMount(Frozen):
 
 
 class Grant(Frozen):
-    """The grant of one container: shares of one pool, their device nodes, variables and mounts."""
+    """What one container is given: shares of one pool, device nodes, variables and mounts."""
 
     resource: str
     shares: tuple[ShareId, ...]
@@ -371,7 +380,7 @@ class Grant(Frozen):
 
 
 class DeviceInfo(Frozen):
-    """The facts of a granted function for CNI plugins; `physical` is set for a virtual one."""
+    """What CNI plugins are told of a granted PCI function; `physical` is set for a virtual one."""
 
     pci: PciAddress
     rdma_devices: tuple[str, ...]
@@ -415,7 +424,7 @@ class SetFunctions(Frozen):
 
 
 class FunctionsPlan(Frozen):
-    """The consequences of the specs for virtual functions now."""
+    """What to do for the specs of virtual functions now, and what has to wait or is refused."""
 
     acts: tuple[SetFunctions, ...] = ()
     waits: tuple[str, ...] = ()  # sentences about what cannot be done yet
@@ -425,7 +434,7 @@ class FunctionsPlan(Frozen):
 
 
 class MadeFunctions(Frozen):
-    """A record of the agent: since this boot, it answers for the virtual functions of a card.
+    """A record that the agent has made the virtual functions of a card since this boot.
 
     `begun`: it has begun to make them, and they may have no drivers yet.
     """
@@ -461,7 +470,7 @@ class NodeSpecs(Frozen):
 
 
 class PolicyOutcome(StrEnum):
-    """The outcome of a policy on one node.
+    """What became of a policy on one node.
 
     Overruled: a policy of a higher priority, or the node's own file, says otherwise.
     """
@@ -500,7 +509,7 @@ class PolicyRemark(StatusPart):
 
 
 class PolicyRollup(Frozen):
-    """A policy over its nodes: how many there are of each outcome, and why, worst first."""
+    """The nodes of a policy: how many have each outcome, and remarks about those not applied."""
 
     counts: tuple[tuple[PolicyOutcome, int], ...] = ()
     remarks: tuple[PolicyRemark, ...] = ()

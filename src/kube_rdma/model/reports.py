@@ -187,17 +187,17 @@ class NodeReport(kubernetes.SparsePart):
 
     @property
     def pooled(self) -> tuple[ReportedCard, ...]:
-        """Return the cards that pools have or had."""
+        """Return the cards that are in pools, or were until they were gone."""
         return tuple(card for card in self.cards if card.resources or card.gone)
 
     @property
     def left_out(self) -> tuple[ReportedCard, ...]:
-        """Return cards in no pool that a selector seems to mean by a name which nothing has."""
+        """Return the cards that are in no pool and have reasons why they cannot be used."""
         return tuple(c for c in self.cards if c.reasons and not (c.resources or c.gone))
 
     @property
     def ill(self) -> tuple[ReportedCard, ...]:
-        """Return those pooled cards that cannot be given away."""
+        """Return the cards of pools that cannot be given to pods now."""
         return tuple(card for card in self.pooled if card.reasons)
 
 
@@ -258,14 +258,14 @@ _ESSENTIAL = frozenset(
 
 
 class ProgramRole(StrEnum):
-    """A program of kube-rdma."""
+    """Which program of kube-rdma a pod or workload runs."""
 
     AGENT = "agent"
     CONTROLLER = "controller"
 
 
 class ProgramTemplate(Frozen):
-    """A container of a workload: its image, and command and arguments in one."""
+    """The image and command line of a workload's container, by which its program is known."""
 
     workload: str  # name of the DaemonSet or Deployment
     image: str
@@ -273,7 +273,7 @@ class ProgramTemplate(Frozen):
 
 
 class ChosenNodes(Frozen):
-    """The node labels and tolerations by which a pod, or a workload, chooses its nodes."""
+    """The node labels and tolerations by which a pod or workload chooses its nodes."""
 
     labels: tuple[tuple[str, str], ...] = ()  # of its nodeSelector
     tolerations: tuple[kubernetes.Toleration, ...] = ()
@@ -297,7 +297,7 @@ class Workload(Frozen):
 
     @property
     def template(self) -> ProgramTemplate:
-        """Return what tells its role."""
+        """Return the image and command line, by which the workload's program is known."""
         return ProgramTemplate(self.name, self.image, self.words)
 
     @property
@@ -355,7 +355,7 @@ class AddressPool(Frozen):
 
 
 class ClusterEvent(Frozen):
-    """An Event about a node, a pod or another object; `last` is a time as in RFC 3339."""
+    """A Kubernetes Event about an object; `last` is the time of its last occurrence (RFC 3339)."""
 
     kind: str
     namespace: str
@@ -376,7 +376,10 @@ class WaitingPod(kubernetes.NamespacedName):
 
 
 class ClusterFacts(Frozen, dict=True):
-    """All that is read of a cluster. Of kube-rdma's own kinds None also means: no such kind."""
+    """All that was read of a cluster to judge its health; None means not seen.
+
+    For kube-rdma's own kinds None also means that there is no such kind.
+    """
 
     nodes: tuple[kubernetes.NodeState, ...] | None = None
     workloads: tuple[Workload, ...] | None = None
@@ -438,7 +441,7 @@ class ClusterHealth(StrEnum):
 
 
 class CardState(StrEnum):
-    """The state of a card, as far as its node tells; in the order of a legend."""
+    """Whether a card can be given to pods, as far as its node tells; in the order of a legend."""
 
     WELL = "can be given to pods"
     PORT_DOWN = "can be given, a port carries no data"

@@ -18,7 +18,7 @@ NAMED_LIKE_RDMA = ("rdma", "hca", "roce", "infiniband", "efa")
 
 
 class HeldShares(Frozen):
-    """Extended resources that a pod which is not over asks for; `node` is empty while it waits."""
+    """Extended resources that an unfinished pod asks for; `node` is "" while the pod waits."""
 
     namespace: str
     node: str
@@ -27,7 +27,7 @@ class HeldShares(Frozen):
 
 
 class NamedNetwork(Frozen):
-    """A NetworkAttachmentDefinition: its resource, and the IPPools that its addresses are of."""
+    """A NetworkAttachmentDefinition, with its resource and the IPPools that give its addresses."""
 
     namespace: str
     name: str
@@ -41,7 +41,7 @@ class NamedNetwork(Frozen):
 
     @property
     def follows_card(self) -> bool:
-        """Return whether it has addresses for cards of several rails."""
+        """Return whether the network has several pools, so that a card's rail decides the pool."""
         return len(self.pools) > 1
 
 
@@ -80,7 +80,7 @@ class AgentFacts(Frozen):
 
 
 class AuthorFacts(Frozen):
-    """The facts that are read for the author of a pod."""
+    """What is read of a cluster to tell the author of a pod what it can ask for."""
 
     namespace: str
     own_pods: tuple[HeldShares, ...] | None = None  # of the namespace
@@ -96,7 +96,7 @@ class AuthorFacts(Frozen):
 
 
 class NamedResource(Frozen):
-    """A resource that pods may ask for. A number is None where it is not known."""
+    """A resource that pods may ask for, with numbers of shares; None means not known."""
 
     name: str
     modes: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class NamedResource(Frozen):
 
 
 class AllowedNetwork(Frozen):
-    """A network that pods of the namespace may name; `free` is what its pools say, "" unknown."""
+    """A network that pods of the namespace may use; `free` tells of free addresses, or is ""."""
 
     title: str
     resource: str = ""

@@ -14,7 +14,7 @@ from kube_rdma.model.device import PciAddress, PciPosition
 
 
 class FabricProfile(Frozen):
-    """Values by the fields of InfiniBand's queue pairs; None leaves it to the program."""
+    """Values for queue pairs on a fabric, for NCCL and UCX; None leaves a value to the program."""
 
     traffic_class: int | None = None  # the byte of the IPv6 header; RoCE: DSCP times 4
     service_level: int | None = None  # 4 bits
@@ -28,7 +28,7 @@ class FabricProfile(Frozen):
 
 
 class PlacedNet(Frozen):
-    """An RDMA device by its name and where it sits; without a seat it is by its NUMA node alone."""
+    """An RDMA device with its place in the machine; without a PCI place only its NUMA node."""
 
     name: str
     seat: PciPosition | None

@@ -25,7 +25,7 @@ class NamespaceMode(StrEnum):
 
 
 class Fault(Frozen):
-    """Something that could not be read: a fact about the node, not an error of kube-rdma."""
+    """Something of the node that could not be read, and why. It is no error of kube-rdma."""
 
     path: str
     reason: str
@@ -47,7 +47,7 @@ class Survey(Frozen):
     management: tuple[Device, ...] = ()
 
     def with_uses(self, uses: Mapping[str, Use]) -> Survey:
-        """Return the survey with what these interfaces of functions are used for."""
+        """Return the Survey with new uses of interfaces, given by the interfaces' names."""
         return self.with_netdevs(uses, lambda one: replace(one, use=uses.get(one.name)))
 
     def with_netdevs(self, names: Container[str], change: Callable[[Netdev], Netdev]) -> Survey:
@@ -62,7 +62,7 @@ class Survey(Frozen):
 
 
 class Verdict(Frozen):
-    """The judgement on a device; `reasons` are empty exactly when a pod can get it."""
+    """Whether a pod can get a device; `reasons` is empty exactly when it can."""
 
     device: Device
     reasons: tuple[str, ...]  # each names the missing thing and the remedy
@@ -77,14 +77,14 @@ class Verdict(Frozen):
 
 
 class PlacedGpu(Frozen):
-    """A GPU with its number on the node, as `kube-rdma devices --topology` counts."""
+    """A GPU with its number on the node, as `kube-rdma devices --topology` counts GPUs."""
 
     number: int
     gpu: Gpu
 
 
 class PlacedCard(Frozen):
-    """A card that is no part of another one, with what is divided off it."""
+    """A whole card, with the functions that are divided off it."""
 
     card: Card
     rail: int | None = None  # its number without a list; None for a card without an RDMA device

@@ -31,7 +31,7 @@ class Operation(StrEnum):
 
 
 class Pairing(StrEnum):
-    """A choice of pairs: all, neighbours of a ring, or the first one with the others."""
+    """Which pods measure with which: all, neighbours in a ring, or the first with all others."""
 
     ALL = "all"
     RING = "ring"
@@ -39,7 +39,7 @@ class Pairing(StrEnum):
 
 
 class PerftestRun(Frozen):
-    """One kind of measurement, as perftest's options have it."""
+    """The options of one perftest measurement."""
 
     operation: Operation = Operation.WRITE
     latency: bool = False
@@ -89,7 +89,7 @@ class PerftestRow(Frozen):
 
 
 class PairOutcome(Frozen):
-    """The measurement of one client against one server on one rail."""
+    """What a client measured against a server on one rail, or why it failed."""
 
     client: str  # titles of pods
     server: str
@@ -106,7 +106,7 @@ class PairOutcome(Frozen):
 
 
 class PairStandard(Frozen):
-    """Limits of good figures, in Gbit/s, or with `latency` in microseconds."""
+    """What counts as a good figure, in Gbit/s, or with `latency` in microseconds."""
 
     latency: bool = False
     limit: float | None = None  # as asked for
@@ -115,7 +115,7 @@ class PairStandard(Frozen):
 
 
 class Rating(StrEnum):
-    """A verdict on a pair's figure."""
+    """Whether a pair's figure is good, too low, or missing."""
 
     WELL = "ok"
     SLOW = "slow"
@@ -123,7 +123,7 @@ class Rating(StrEnum):
 
 
 class RatedPair(Frozen):
-    """An outcome and its rating."""
+    """The result of a pair with its rating, and the limit that it missed."""
 
     outcome: PairOutcome
     rating: Rating
@@ -133,7 +133,7 @@ class RatedPair(Frozen):
 
 
 class SuspectKind(StrEnum):
-    """A kind of cause of bad pairs, in the order in which a person looks at them."""
+    """What can be the cause of bad pairs, in the order in which a person looks at them."""
 
     CARD = "card"
     NODE = "node"
@@ -142,7 +142,7 @@ class SuspectKind(StrEnum):
 
 
 class Suspect(Frozen):
-    """A cause that bad pairs have in common."""
+    """A probable cause that several bad pairs have in common."""
 
     kind: SuspectKind
     node: str | None = None  # title of a pod, or the node of its copy
@@ -158,7 +158,7 @@ class Suspect(Frozen):
 
 
 class RunComparison(Frozen):
-    """This run beside an earlier one, over the pairs that both have."""
+    """The change from an earlier run to this one, over the pairs that both have."""
 
     pairs: int
     before: float | None  # the median of the earlier run
@@ -167,7 +167,7 @@ class RunComparison(Frozen):
 
 
 class PairProof(Frozen):
-    """A whole run: the rated pairs, whose fault bad ones are, and who took no part."""
+    """The result of a whole run: rated pairs, probable causes, and who took no part."""
 
     run: PerftestRun
     rated: tuple[RatedPair, ...]
@@ -182,7 +182,7 @@ class PairProof(Frozen):
 
     @property
     def unseen(self) -> int:
-        """Return how many had to take part and could not."""
+        """Return how many nodes or pods should have taken part and did not."""
         return max(len(self.left_out) - self.excused, 0)
 
     @property
@@ -192,7 +192,7 @@ class PairProof(Frozen):
 
     @property
     def is_well(self) -> bool:
-        """Decide whether all was measured and all of it holds."""
+        """Return whether all pairs were measured and all figures are good."""
         is_whole = not self.unmeasured and not self.interrupted
         return self.holds and is_whole and not self.unseen
 
@@ -394,7 +394,7 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
 
     @property
     def history(self) -> BandwidthHistory | None:
-        """Return what decides when the next run is due; None where that cannot be read."""
+        """Return the facts that decide when the next run is due; None for unreadable times."""
         try:
             began = datetime.fromisoformat(self.start_time or "")
             ended = datetime.fromisoformat(self.completion_time) if self.completion_time else None
@@ -407,7 +407,7 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
         return BandwidthHistory(self.observed_generation, began, ended, hindered, refused)
 
     def figures_of(self, generation: int) -> dict[PairKey, float]:
-        """Return the figures of pairs that are listed; none where they are of another spec."""
+        """Return the measured figures by pair; {} if they are of another generation of the spec."""
         if self.figures_generation != generation:
             return {}
         pairs = (
@@ -418,9 +418,9 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
 
     @property
     def figures_generation(self) -> int | None:
-        """Return the generation that was measured.
+        """Return the generation of the spec that was measured last, None if unknown.
 
-        A controller of the release before tells it only while its last run is the one seen.
+        The controller of the previous release only tells it while its last run is the one seen.
         """
         if self.measured_generation is None and self.state in ("Well", "NotWell"):
             return self.observed_generation

@@ -38,7 +38,7 @@ CLAIM = "resource.k8s.io/claim"  # stands for a pod's ResourceClaims, whatever d
 def driver_pod(
     pod: kinds.FullPod, template: Mapping[str, Any], *, unloads: bool, placed: bool
 ) -> operator.DriverPod:
-    """Return a driver's pod as rules read it; `template` is the present one of its DaemonSet.
+    """Return what rules read of a driver's pod; `template` is its DaemonSet's present one.
 
     A pod that is not `placed` any more is about to be deleted by its DaemonSet's controller.
     """
@@ -85,15 +85,16 @@ async def using_pods(
 
 
 async def _chosen(cluster: Cluster, selector: str) -> frozenset[str]:
-    """Return the uids of the pods that a label selector chooses; the API server reads it."""
+    """Return the uids of the pods that a label selector chooses; the API server evaluates it."""
     return frozenset(pod.uid for pod in await cluster.list(kinds.FULL_POD, Where(labels=selector)))
 
 
 async def all_reports(
     cluster: Cluster, nodes: Collection[str]
 ) -> tuple[dict[str, NodeReport], frozenset[str]]:
-    """Return the nodes' reports by name, and the nodes whose report is unreadable; none without the
-    kind.
+    """Return NodeReports by node, and the nodes whose report cannot be read.
+
+    Both are empty where the kind is not installed.
     """
     try:
         seen = await cluster.see(NODE_REPORT)
@@ -104,7 +105,10 @@ async def all_reports(
 
 
 def _stays(pod: kinds.FullPod, drain: operator.DrainPolicy) -> bool:
-    """Decide whether the pod would come back at once, or kubectl's drain would refuse it."""
+    """Return whether a pod cannot be drained.
+
+    It would come back at once, or kubectl drain would refuse it with these options.
+    """
     daemon = any(owner.kind == "DaemonSet" for owner in pod.owners)
     if daemon or pod.annotation(MIRROR) is not None:
         return True
@@ -125,7 +129,7 @@ def _resources(spec: kinds.FullPodSpec) -> Iterator[str]:
 def progress_of(
     stored: Stored[kinds.Json, kinds.WorkloadStatus], pods: Collection[kinds.FullPod] = ()
 ) -> operator.DaemonSetProgress:
-    """Return how far a DaemonSet is; `pods` are its own that run or wait."""
+    """Return how far the pods of a DaemonSet are; `pods` are its own that run or wait."""
     status = stored.status or kinds.WorkloadStatus()
     return operator.DaemonSetProgress(
         status.desired_number_scheduled,
@@ -180,7 +184,7 @@ async def apply_document(
 
 
 class PolicyText(Frozen):
-    """The spec of a policy as it was written: the policy, or why it is refused."""
+    """The spec of a NicClusterPolicy as written: its meaning, or why it is refused."""
 
     policy: operator.ClusterPolicy | None
     refusal: Refused | None = None

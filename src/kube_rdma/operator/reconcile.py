@@ -68,7 +68,7 @@ class OperatorTiming(Frozen):
 
 
 class OperatorPlace(Frozen):
-    """The operator's own place: its namespace and installation."""
+    """Where the operator runs: its namespace, and the values of its installation."""
 
     namespace: str  # in which all that it deploys goes
     cluster_wide: bool = False  # policies are those of the cluster, as the definition there has it
@@ -77,7 +77,10 @@ class OperatorPlace(Frozen):
 
 
 class Operator:
-    """The loop over the policies of one namespace, or of the cluster. Its maker runs `events`."""
+    """The loop that brings a cluster nearer to its NicClusterPolicies.
+
+    The policies are those of one namespace, or of the cluster. Its maker runs `events`.
+    """
 
     def __init__(
         self,
@@ -115,7 +118,7 @@ class Operator:
                 await self._sleep(failures)
 
     async def look(self, now: datetime) -> bool:
-        """Bring the cluster nearer to its policies; False when something could not be written."""
+        """Bring the cluster nearer to its policies; return False if something is to be retried."""
         policies = sorted(self._policies.values.values(), key=lambda p: (p.created, p.name))
         first = next((p for p in policies if not p.deleting), None)
         self._upgrading = False
@@ -130,9 +133,9 @@ class Operator:
     async def _reconcile(
         self, stored: StoredPolicy, first: StoredPolicy | None, now: datetime, fault: str
     ) -> bool:
-        """Write what one policy wants and its status; False when that did not end well.
+        """Write the objects that one policy wants, and its status; return False if that failed.
 
-        A `fault` of handling it is all that is written, if there is one.
+        If there is a `fault` of handling the policy, it is all that is written.
         """
         refused: Refused | None = None
         verdict = PolicyVerdict(AppliedState.ERROR, fault)
@@ -153,7 +156,7 @@ class Operator:
     async def _verdict(
         self, stored: StoredPolicy, first: StoredPolicy | None, now: datetime
     ) -> PolicyVerdict:
-        """Write what a policy wants, and say how far it is."""
+        """Write the objects that a policy wants; return the state of the policy and its parts."""
         if stored.deleting:
             return PolicyVerdict(AppliedState.NOT_READY, "The policy is being deleted")
         if first is not None and stored.uid != first.uid:
@@ -181,7 +184,7 @@ class Operator:
     async def _upgrade(
         self, policy: ClusterPolicy | None, stored: StoredPolicy | None, now: datetime
     ) -> upgrades.UpgradeOutcome:
-        """Bring drivers nearer to the policy as far as that may be, and tell of it."""
+        """Take the next steps of changing drivers, and tell of them in Events."""
         nodes, drivers = tuple(self._nodes.values.values()), self._drivers()
         upgraded = await self._upgrades.look(policy, nodes, drivers, self._pods.values, now)
         about = About.of(NIC_CLUSTER_POLICY, stored) if stored else None
@@ -204,7 +207,7 @@ class Operator:
         return upgraded
 
     def _drivers(self) -> list[Stored[Any, Any]]:
-        """Return the DaemonSets of drivers, of whatever policy."""
+        """Return the DaemonSets of drivers that are not being deleted, of whatever policy."""
         return [
             each
             for each in self._daemon_sets.values.values()
@@ -212,7 +215,7 @@ class Operator:
         ]
 
     async def _write(self, policy: ClusterPolicy, part: Component) -> None:
-        """Apply what differs of a part, and delete its objects that nobody wants any more.
+        """Apply the objects of a part that differ, and delete those that are not wanted any more.
 
         DaemonSets of drivers that an earlier release wrote stay until their nodes have labels.
         """
@@ -258,7 +261,7 @@ class Operator:
                 await self._prune(kind, stored)
 
     async def _prune(self, kind: ObjectKind[Json, Any], stored: Stored[Json, Any]) -> None:
-        """Delete an object that nobody wants; a driver's, when no node is left that has it."""
+        """Delete an object that is not wanted; one of a driver only if no node has the driver."""
         nodes = tuple(self._nodes.values.values())
         is_driver = kind is DAEMON_SET and _is_driver(stored)
         if is_driver and upgrades.is_used(stored, nodes, self._pods.values):
@@ -269,7 +272,7 @@ class Operator:
     async def _write_status(
         self, stored: StoredPolicy, verdict: PolicyVerdict, now: datetime
     ) -> None:
-        """Write the status if it is another by now, and an Event when the state changes."""
+        """Write a policy's status if it has changed, and an Event when the state changes."""
         status = policy_status(stored.status, stored.generation, verdict, moment(now))
         if _has_status(stored.status, status):
             return
@@ -299,7 +302,7 @@ class Operator:
 
 
 def _has_status(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus) -> bool:
-    """Decide whether a policy has this status already.
+    """Return whether a policy already has this status, as far as its definition can hold it.
 
     The API server drops what a definition does not have: NVIDIA's have no observedGeneration, those
     before 26.7 no conditions, and those before 24.7 no messages of parts.
@@ -311,7 +314,7 @@ def _has_status(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus)
 
 
 def _daemon_set(stored: Stored[Any, Any]) -> Stored[Any, Any]:
-    """Return the object; raise here for a driver's that is unusable, before all are looked at."""
+    """Return a DaemonSet; raise early for one of a driver that is unusable."""
     if _is_driver(stored):
         upgrades.is_used(stored, (), {})
     return stored
@@ -334,7 +337,7 @@ def _node(stored: Stored[Any, Any]) -> Any:
 
 
 def _is_driver(stored: Stored[Any, Any]) -> bool:
-    """Decide whether the operator wrote this DaemonSet of drivers, in this release or earlier."""
+    """Return whether the operator wrote this DaemonSet of drivers, in this release or earlier."""
     own = stored.label(MANAGED_LABEL) == MANAGER or any(
         owner.kind == "NicClusterPolicy" for owner in stored.owners
     )
@@ -342,5 +345,5 @@ def _is_driver(stored: Stored[Any, Any]) -> bool:
 
 
 def _owned(stored: Stored[Any, Any], policy: ClusterPolicy) -> bool:
-    """Decide whether an object is the policy's; drivers outlive the one that brought them."""
+    """Return whether an object is the policy's; DaemonSets of drivers belong to any policy."""
     return _is_driver(stored) or any(owner.uid == policy.uid for owner in stored.owners)

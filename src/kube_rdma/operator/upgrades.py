@@ -41,7 +41,7 @@ PodsByName = Mapping[str, FullPod]
 
 
 class UpgradeOutcome(Frozen):
-    """The result of one look: the plan, its nodes, and sentences about what was done."""
+    """The result of a look at the drivers: the plan, the nodes, and sentences on what was done."""
 
     plan: operator.UpgradePlan
     nodes: tuple[operator.UpgradeNode, ...] = ()
@@ -63,7 +63,10 @@ class Upgrades:
         pods: PodsByName,
         now: datetime,
     ) -> UpgradeOutcome:
-        """Bring the nodes nearer to what a policy wants; `daemon_sets` are those of drivers."""
+        """Take the next steps that bring the nodes' drivers nearer to a policy; return the outcome.
+
+        `daemon_sets` are those of drivers.
+        """
         seen = _seen(policy, nodes, daemon_sets, pods, now)
         if any(map(is_outdated, seen)):
             seen = await self._with_uses(policy, seen, {node.name: node for node in nodes})
@@ -73,7 +76,7 @@ class Upgrades:
         return UpgradeOutcome(plan, tuple(seen), tuple(done))
 
     async def label(self, labels: Mapping[str, Mapping[str, str | None]]) -> None:
-        """Write labels of nodes that say what is so; what fails is done at the next look."""
+        """Write labels of nodes; what cannot be written now is tried again at the next look."""
         for node, wanted in labels.items():
             try:
                 await self._nodes.label(node, wanted)
@@ -86,7 +89,7 @@ class Upgrades:
         seen: list[operator.UpgradeNode],
         nodes: Mapping[str, operator.PolicyNode],
     ) -> list[operator.UpgradeNode]:
-        """Return the nodes with who holds shares there, and what the nodes need their cards for."""
+        """Add to the nodes which pods hold shares there, and what the nodes need the cards for."""
         upgrades = policy.upgrades if policy else operator.UpgradePolicy()
         reports, unread = await all_reports(self._cluster, nodes)
         offered = {pool.resource for report in reports.values() for pool in report.pools}
@@ -111,7 +114,7 @@ class Upgrades:
         ]
 
     async def _do(self, act: operator.UpgradeAct, pods: PodsByName, now: datetime) -> str:
-        """Carry an act out; return a sentence about it, "" where it could not be done now."""
+        """Carry out an act; return a sentence about it, "" if it could not be done now."""
         try:
             match act:
                 case operator.Close(node, change):
@@ -144,7 +147,7 @@ class Upgrades:
 
 
 def _unreported(plan: operator.UpgradePlan, seen: Sequence[operator.UpgradeNode]) -> list[str]:
-    """Return sentences about nodes that are closed now without a report of their own traffic."""
+    """Return sentences about nodes that are closed for a change without a NodeReport."""
     silent = {node.name for node in seen if not node.reported}
     closed = [act.node for act in plan.acts if isinstance(act, operator.Close) and act.change]
     return [
@@ -158,9 +161,10 @@ def _unreported(plan: operator.UpgradePlan, seen: Sequence[operator.UpgradeNode]
 def adopted(
     nodes: PolicyNodes, daemon_sets: DaemonSets, pods: PodsByName
 ) -> Mapping[str, Mapping[str, str]]:
-    """Return the labels that nodes lack on which drivers of an earlier release run, by node.
+    """Return the labels to write on nodes where drivers of an earlier release run, by node.
 
-    Its DaemonSets selected other labels. They are rewritten when no node lacks its own any more.
+    DaemonSets of that release selected other labels. They are rewritten when no node lacks its new
+    label any more.
     """
     has = {node.name: dict(node.labels) for node in nodes}
     lacking: dict[str, dict[str, str]] = {}
@@ -173,7 +177,7 @@ def adopted(
 
 
 def is_used(stored: Stored[Any, Any], nodes: PolicyNodes, pods: PodsByName) -> bool:
-    """Decide whether a driver's DaemonSet has pods, or a node that it is for."""
+    """Return whether a driver's DaemonSet has pods, or a node has the label that it selects."""
     key, value, _ = _place(stored)
     return bool(pods_of(stored, pods)) or any(dict(node.labels).get(key) == value for node in nodes)
 
@@ -181,7 +185,7 @@ def is_used(stored: Stored[Any, Any], nodes: PolicyNodes, pods: PodsByName) -> b
 def ready_marks(
     policy: operator.ClusterPolicy, nodes: PolicyNodes, pods: PodsByName
 ) -> Mapping[str, Mapping[str, str | None]]:
-    """Return the labels by which device plugins start behind the driver of their node, by node.
+    """Return the changes of the label by which device plugins wait for a node's driver, by node.
 
     A node that has a device plugin keeps it, whatever becomes of its driver.
     """
@@ -203,7 +207,7 @@ def ready_marks(
 def waiting(
     policy: operator.ClusterPolicy, nodes: PolicyNodes, upgraded: UpgradeOutcome
 ) -> Mapping[operator.ComponentName, str]:
-    """Return why parts of a policy are not on all of their nodes yet, those that are left out."""
+    """Return by part of a policy why it is not on all of its nodes yet."""
     sentences = {stage.node: stage.sentence for stage in upgraded.plan.stages}
     reasons: dict[operator.ComponentName, str] = {}
     for component, key in PLACE_LABELS.items():
@@ -244,7 +248,7 @@ def _seen(
     pods: PodsByName,
     now: datetime,
 ) -> list[operator.UpgradeNode]:
-    """Return the nodes with their drivers' pods; who uses them is not looked up yet."""
+    """Return the nodes with their drivers' pods; holders of shares are not looked up yet."""
     by_node: dict[str, list[tuple[Stored[Any, Any], FullPod]]] = {}
     for stored in daemon_sets:
         for pod in pods_of(stored, pods):

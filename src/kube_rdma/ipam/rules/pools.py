@@ -167,7 +167,7 @@ def anchor_in(
     key: ipam.BlockKey,
     block: ipam.Block | None,
 ) -> ipam.Bits:
-    """Return the anchor to acquire in a block as just read, none where it is another by now."""
+    """Return the anchor to acquire in a block as just read; none if it is now in another block."""
     newest = {at: other for at, other in blocks.items() if at != key}
     chosen = choose_slice(state, newest | ({key: block} if block else {}), subpool)
     return chosen[1] if chosen and chosen[0] == key else NONE

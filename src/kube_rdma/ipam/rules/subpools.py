@@ -151,7 +151,7 @@ def anchor(network: ipam.NetworkName, node_slice: ipam.Subnet) -> tuple[ipam.Blo
 
 
 def start_block(subpool: Subpool, node: str) -> int:
-    """Return the number of the block where a node begins to look, so that nodes seldom race."""
+    """Return the number of the block where a node begins to search, so that nodes rarely race."""
     digest = blake2b(f"{subpool.network}/{subpool.pool}/{node}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % subpool.block_count
 

@@ -23,7 +23,7 @@ from kube_rdma.model.survey import NamespaceMode
 
 
 class NetworkKind(StrEnum):
-    """The way by which an interface comes into the pod."""
+    """What kind of interface a network gives a pod, and who makes it."""
 
     MACVLAN = "macvlan"  # a virtual link on a card
     IPVLAN = "ipvlan"
@@ -45,7 +45,7 @@ class InterfaceAddress(Frozen):
 
 
 class NetworkRoute(Frozen):
-    """A route that is wanted; without `via` the gateway of the address."""
+    """A route that an interface of a pod should get; without `via` it leads over the gateway."""
 
     to: Subnet
     via: Address | None = None
@@ -55,7 +55,7 @@ class NetworkRoute(Frozen):
 
 
 class CardAddresses(StrEnum):
-    """The fate of the addresses that a card's own link has on the node."""
+    """What becomes of a card's IP addresses when its link is given to a pod."""
 
     STAY = "stay"  # they are the node's
     MOVE = "move"  # into the pod with a link that moves, where no pool has addresses for its rail
@@ -96,14 +96,14 @@ class Network(Frozen):
 
 
 class AskedAddress(Frozen):
-    """An address that a pod asks for; the pool knows the length better, if there is one."""
+    """An address that a pod asks for; the pool's prefix length counts before `prefix`."""
 
     address: Address
     prefix: int | None = None
 
 
 class NetworkAsk(Frozen):
-    """One entry of a pod's annotation, or of its claims."""
+    """A pod's request for one network, from its annotation or its claims."""
 
     namespace: str
     network: str
@@ -128,7 +128,7 @@ class NetworkAsk(Frozen):
 
 
 class MatchedEntry(Frozen):
-    """An entry of the annotation with the network that it names."""
+    """A pod's request for a network, with the network that it names."""
 
     ask: NetworkAsk
     network: Network
@@ -140,9 +140,9 @@ class MatchedEntry(Frozen):
 
 
 class LinkWays(Frozen):
-    """The node's routes over a link, and its rules for what comes from the link's addresses.
+    """The node's routes over a link, and its routing rules for packets from the link's addresses.
 
-    Without what the kernel or router advertisements make again by themselves.
+    Routes that the kernel or router advertisements make again by themselves are left out.
     """
 
     name: str
@@ -151,13 +151,13 @@ class LinkWays(Frozen):
 
     @property
     def own(self) -> tuple[AddRoute, ...]:
-        """Return the routes of its addresses: of the main table, and of tables of its rules."""
+        """Return the routes in the main table and in tables of the link's own rules."""
         tables = {rule.table for rule in self.rules}
         return tuple(r for r in self.routes if r.table is None or r.table in tables)
 
 
 class HostLink(Frozen):
-    """An interface of the node now."""
+    """A network interface of the node, as it is now."""
 
     index: int
     name: str
@@ -177,7 +177,7 @@ class HostLink(Frozen):
 
 
 class HostNetwork(Frozen):
-    """The node as planning needs it."""
+    """The node's interfaces and cards, as planning of a pod's networks needs them."""
 
     links: tuple[HostLink, ...]
     namespace_mode: NamespaceMode
@@ -204,12 +204,12 @@ class GrantedShare(Frozen):
 
     @property
     def held(self) -> HeldShare:
-        """Return the key of the share among promises: its resource and its name."""
+        """Return the resource and the name of the share, by which promises are looked up."""
         return self.resource, self.share
 
 
 class Way(StrEnum):
-    """The act on the link of a card: it moves, or a virtual link is made on it."""
+    """How a pod gets an interface from a card: the card's link moves, or a virtual link is made."""
 
     TAKE = "take"
     MACVLAN = "macvlan"
@@ -218,7 +218,7 @@ class Way(StrEnum):
 
 
 class PodNic(Frozen):
-    """One interface of a pod with its card and link on the node, before it has addresses."""
+    """An interface that a pod will have, with its card and link on the node, without addresses."""
 
     entry: MatchedEntry
     number: int  # place in the annotation, from 1
@@ -254,7 +254,7 @@ class Sandbox(Frozen):
 
 
 class AttachmentKey(Frozen):
-    """The key of what one ADD made, and its DEL ends."""
+    """What names an attachment: the container and interface of the CNI ADD that made it."""
 
     container: ContainerId
     interface: InterfaceName | None = None  # of the call; None: all networks of the pod in one
@@ -270,7 +270,7 @@ class GidTable(Frozen):
 
 
 class AssignedAddresses(Frozen):
-    """Addresses that IPAM gave to one interface, with routes and `probe` of their pool."""
+    """The addresses that IPAM gave to one interface, with the routes of their pool."""
 
     interface: InterfaceName
     addresses: tuple[InterfaceAddress, ...] = ()
@@ -307,7 +307,7 @@ class Attachment(Frozen):
 
 
 class AttachedInterface(Frozen):
-    """One interface as it is in the pod, for the status annotations."""
+    """An interface in a pod as it was attached, for the status annotations."""
 
     network: str
     interface: InterfaceName
@@ -330,7 +330,7 @@ _VIRTUAL = frozenset(kind.value for kind in VirtualKind)
 
 
 class SeenLink(Frozen):
-    """An interface of a network namespace."""
+    """A network interface seen in a network namespace."""
 
     name: InterfaceName
     index: int
@@ -354,7 +354,7 @@ class SeenLink(Frozen):
 
 
 class SeenRdma(Frozen):
-    """An RDMA device that can be used there."""
+    """An RDMA device that can be used in a network namespace."""
 
     name: str
     netdev: InterfaceName | None = None  # of its port, if that is one of the pod's
@@ -366,7 +366,7 @@ class SeenRdma(Frozen):
 
 
 class PodView(Frozen):
-    """A network namespace as it is seen now."""
+    """What was seen in a network namespace: links, routes, rules, RDMA devices and sysctls."""
 
     links: tuple[SeenLink, ...] = ()
     routes: tuple[AddRoute, ...] = ()

@@ -31,7 +31,7 @@ ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
 
 
 class Wiring(StrEnum):
-    """The caller of kube-rdma for a pod (docs/decisions/0010)."""
+    """Which program calls kube-rdma's CNI plugin for a pod (docs/decisions/0010)."""
 
     CHAIN = "chain"  # the runtime, behind the cluster's own plugin
     DELEGATE = "delegate"  # a meta-plugin such as Multus, for the networks that a pod names
@@ -39,14 +39,14 @@ class Wiring(StrEnum):
 
 
 class ConfFile(Frozen):
-    """One file of the folder by its name, without the folder."""
+    """A file in the folder of CNI configuration: its name and its text."""
 
     name: str
     text: str
 
 
 class ConfPlan(Frozen):
-    """The folder as it should become; with nothing to write and to remove it is so already."""
+    """The changes to the folder of CNI configuration; none if nothing is to write or to remove."""
 
     wiring: Wiring
     default: str = ""  # the file that the runtime takes before it
@@ -82,7 +82,7 @@ VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 
 
 class Verb(StrEnum):
-    """The command of a call; VERSION never comes, the shim answers it."""
+    """The command of a CNI call; VERSION is not among them, for the shim answers it."""
 
     ADD = "ADD"
     DEL = "DEL"
@@ -92,7 +92,7 @@ class Verb(StrEnum):
 
 
 class Code(IntEnum):
-    """Error codes: those of the specification below 100, kube-rdma's from there on."""
+    """The codes of CNI errors: those below 100 are of the specification, others are kube-rdma's."""
 
     VERSION = 1
     ENVIRONMENT = 4
@@ -158,7 +158,10 @@ class CniResult(Frozen):
 
 
 class CniAttachment(Frozen):
-    """One interface of one sandbox, which DEL removes and GC is told to leave."""
+    """An attachment of the CNI specification: one interface of one container.
+
+    DEL removes it, and GC is told which ones to keep.
+    """
 
     container: ContainerId
     interface: InterfaceName

@@ -37,7 +37,10 @@ class IpoibNetwork(Network):
 
 
 class DeviceNetwork(Network):
-    """A network of type host-device, or of type sriov, which has `function`."""
+    """A network of type host-device or sriov, in which a pod gets a card's own link.
+
+    Type sriov has `function`.
+    """
 
     kind = NetworkKind.DEVICE
 
@@ -54,7 +57,7 @@ class IbSriovNetwork(DeviceNetwork):
 
 
 class CardNetwork(Network):
-    """A network of type kube-rdma: the mode of the granted card says what is made."""
+    """A network of type kube-rdma, whose kind of interface the mode of the granted card decides."""
 
     kind = NetworkKind.CARD
 
@@ -62,7 +65,7 @@ class CardNetwork(Network):
 
 
 class ForeignNetwork(Network):
-    """A network that other plugins make out of `config`; addresses and routes are theirs."""
+    """A network whose interface other CNI plugins make, with addresses and routes of their own."""
 
     kind = NetworkKind.OTHER
 

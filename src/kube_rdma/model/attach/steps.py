@@ -121,7 +121,7 @@ class AddRoute(Frozen):
 
 
 class AddRule(Frozen):
-    """Send what comes from an address to a routing table of its own."""
+    """Send packets from a source address to a routing table of their own."""
 
     source: Address
     table: int
@@ -228,9 +228,10 @@ class RemoveLink(Frozen):
 
 
 class RemoveLinks(Frozen):
-    """Remove several at once, each as RemoveLink says; one by one takes some 20 ms for each.
+    """Remove several links of the pod at once, each as RemoveLink says.
 
-    In one message where no other link of kube-rdma is in the pod.
+    All go in one message if the pod has no other link of kube-rdma; one by one takes some 20 ms
+    each.
     """
 
     links: tuple[RemoveLink, ...]
@@ -283,7 +284,7 @@ class RemoveRdma(Frozen):
 
 
 class GiveBackRdma(Frozen):
-    """Bring an RDMA device back to the node's namespace; `pci` finds it under another name too."""
+    """Bring an RDMA device back to the node's namespace; `pci` finds it after a renaming, too."""
 
     device: str
     pci: PciAddress | None

@@ -25,7 +25,7 @@ SLOTS = "slots"
 
 
 class ClaimRequest(Frozen):
-    """One request, or one of the choices of `firstAvailable`."""
+    """A request for devices in a claim, or one choice of its `firstAvailable`."""
 
     name: str  # of a choice parent/choice
     device_class: str
@@ -83,7 +83,7 @@ class ClaimName(NamespacedName):
 
 
 class ClaimUser(Frozen):
-    """An entry of status.reservedFor: a pod, or an object that stands for several."""
+    """A consumer of a claim, an entry of its status.reservedFor: a pod, or an owner of several."""
 
     resource: str  # pods
     name: str
@@ -155,7 +155,7 @@ class NetworkReference(Frozen):
 
 
 class ClaimParameters(Frozen):
-    """The parameters of one document, or of several together; None: none of them says it."""
+    """The parameters of kube-rdma's driver for devices of a claim; None: not set."""
 
     network: NetworkReference | None = None  # a NetworkAttachmentDefinition, in place of the kind
     kind: NetworkKind | None = None
@@ -179,7 +179,7 @@ class ParameterFault(Frozen):
 
 
 class AskedDevices(Frozen):
-    """The devices that one request asks for, with the parameters that they will have."""
+    """The number of devices that a claim's request asks for, with their parameters."""
 
     request: str  # main, or main/sub
     count: int | None  # None: all that there are
@@ -203,7 +203,7 @@ class PreparedDevice(Frozen):
 
 
 class ClaimShare(Frozen):
-    """A device of a claim as it is booked on this node."""
+    """A device that a claim was allocated, as the agent of its node has booked it."""
 
     request: str
     pool: str
@@ -223,7 +223,7 @@ class ClaimShare(Frozen):
 
     @property
     def makes_interface(self) -> bool:
-        """Return whether the parameters of the device give the pod an interface."""
+        """Return whether this device becomes an interface of the pod, as its parameters say."""
         return not self.admin and self.parameters != ClaimParameters()
 
 
@@ -278,7 +278,7 @@ class DeviceStatus(Frozen):
 
 
 class ClaimUse(Frozen):
-    """A container that names a claim of its pod."""
+    """A container's use of a claim of its pod, or of one request of the claim."""
 
     container: str
     claim: str  # its name in the pod (spec.resourceClaims)
@@ -311,7 +311,7 @@ class ClaimWorld(Frozen):
 
 
 class Reason(StrEnum):
-    """A reason against a device for a request, in the order in which the scheduler looks."""
+    """Why a device cannot be allocated for a request, in the order of the scheduler's checks."""
 
     POOL_INCOMPLETE = "poolIncomplete"
     POOL_INVALID = "poolInvalid"
@@ -328,7 +328,7 @@ class Reason(StrEnum):
 
 
 class Objection(Frozen):
-    """A reason against a device, and a sentence without its stop."""
+    """A reason why a device cannot be allocated, with a sentence without full stop."""
 
     reason: Reason
     text: str
@@ -377,7 +377,10 @@ class ClaimExplanation(Frozen):
 
     @property
     def is_met(self) -> bool:
-        """Return whether the claim is allocated or could be; a refusal on one node stops it."""
+        """Return whether the claim is allocated or could be now.
+
+        A node whose agent would refuse it makes this False.
+        """
         outcomes = {verdict.outcome for verdict in self.nodes}
         could = ClaimOutcome.MET in outcomes and ClaimOutcome.REFUSED not in outcomes
         return self.claim.allocated is not None or could

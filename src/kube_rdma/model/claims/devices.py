@@ -36,7 +36,7 @@ class ClaimedDevice(Frozen):
 
 
 class PublishedCard(Frozen):
-    """A network card as the attributes of its device describe it; "" is not said."""
+    """A network card as the attributes of its device describe it; "" means not published."""
 
     name: str  # the device's name in its pool
     pci: str = ""  # its function, in the form of sysfs
@@ -60,7 +60,7 @@ class DeviceSlice(Frozen):
 
 
 class DeviceAttribute(Frozen, omit_defaults=True):
-    """The value of an attribute, in the field of its type.
+    """The value of a device's attribute; the field of its type is set.
 
     None is set for a type that Kubernetes 1.36 does not read by default, such as a list.
     """
@@ -149,7 +149,7 @@ class CounterUse(Frozen, rename="camel"):
 
 
 class NodeChoice(Frozen, rename="camel", omit_defaults=True, kw_only=True):
-    """The nodes that a slice or a device is for."""
+    """The nodes on which a slice or a device can be used."""
 
     node_name: str | None = None
     all_nodes: bool | None = None
@@ -214,7 +214,7 @@ class ResourceSlice(Frozen):
 
 
 class OfferedCard(Frozen):
-    """A card of a pool, or a whole pool whose shares stand for it."""
+    """A device that kube-rdma publishes: a card of a pool, or the whole pool."""
 
     name: str
     group: str  # the physical card: what changes together

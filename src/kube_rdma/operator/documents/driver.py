@@ -74,7 +74,7 @@ _QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][-+]?\d+|[numkMGTPE]|[KMGTPE]i
 
 
 def _quantities(amounts: dict[str, Any]) -> dict[str, Any]:
-    """Return the amounts; ValueError for one that is no quantity."""
+    """Return the amounts of resources; raise an error with Slips for one that is no quantity."""
     remedy = 'Write a number and its suffix, such as "500m" or "2Gi"'
     wrong = [
         Slip(f"{shown(amount)} is not a quantity", remedy, (resource,))
@@ -131,7 +131,10 @@ Resources = Many[ResourcesSection]
 def requirements(
     sections: Sequence[ResourcesSection], containers: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Return the resources of the first section about one of these containers, as in a pod."""
+    """Return requests and limits from the first section about one of these containers.
+
+    None without such a section.
+    """
     mine = next((section for section in sections if section.name in containers), None)
     if mine is None:
         return None
@@ -166,7 +169,10 @@ _REQUIREMENT = re.compile(
 
 
 def _matching(pattern: str, what: str) -> AfterValidator:
-    """Return a validator of texts; the original's patterns also match a part of a text."""
+    """Return a validator of texts that match a pattern as a whole.
+
+    The original's patterns also match a part of a text.
+    """
     whole = re.compile(pattern)
 
     def check(text: str) -> str:
@@ -377,7 +383,7 @@ class PolicyTerm(Typed):
 
 
 def _terms(terms: tuple[PolicyTerm, ...]) -> tuple[PolicyTerm, ...]:
-    """Return the terms; ValueError for none, as the API server has it for pods."""
+    """Return the terms; raise an error with Slips if there are none, as the API server does."""
     if not terms:
         raise slips(Slip("the list is empty", "Add a term, or leave out nodeAffinity"))
     return terms
@@ -403,7 +409,7 @@ class PolicyAffinity(OpenSection):
 
 
 def driver(section: DriverSection, image: model.ComponentImage) -> model.PolicyDriver:
-    """Return the driver that a section describes, with its image."""
+    """Return the driver that the section of a policy describes, with its image."""
     entries = (each.model_dump(by_alias=True, exclude_none=True) for each in section.env)
     written = section.model_dump(include=_PROBES, by_alias=True, exclude_none=True)
     return model.PolicyDriver(
@@ -429,7 +435,7 @@ def upgrades(section: UpgradeSection | None) -> model.UpgradePolicy:
 
 
 def affinity(section: PolicyAffinity | None) -> dict[str, Any] | None:
-    """Return the required part of an affinity, as in a pod; None without one."""
+    """Return the required node affinity of a policy, in the form of a pod's; None without one."""
     if section is None or section.required is None:
         return None
     required = section.required.model_dump(mode="json", by_alias=True, exclude_defaults=True)
@@ -437,7 +443,7 @@ def affinity(section: PolicyAffinity | None) -> dict[str, Any] | None:
 
 
 def driver_notes(section: DriverSection, image: model.ComponentImage) -> Iterator[model.PolicyNote]:
-    """Yield notes about the section's own fields."""
+    """Yield notes about fields of the driver section that have no effect."""
     if section.force_precompiled and (image.digest or not model.contract_of(image).kernel_form):
         why, remedy = f"only images of {model.CONTRACTS[-1].releases} have such tags", "Remove it"
         if image.digest:

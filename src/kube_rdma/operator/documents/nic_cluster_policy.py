@@ -83,7 +83,7 @@ _CONDITIONS = {  # as later releases of the operator call them
 
 
 class PolicyVerdict(Frozen):
-    """The operator's judgement of a policy, whole and part by part."""
+    """What the operator says of a policy: its state as a whole, and that of each part."""
 
     state: operator.AppliedState
     reason: str
@@ -112,7 +112,7 @@ def policy_status(
 def _conditions(
     old: tuple[kubernetes.Condition, ...], verdict: PolicyVerdict, now: str
 ) -> Iterator[kubernetes.Condition]:
-    """Yield Ready, Stalled, one condition for each wanted part, DriversCurrent, FieldsIgnored."""
+    """Yield the conditions of a policy's status: Ready, Stalled, and one for each wanted part."""
     ready = verdict.state is operator.AppliedState.READY
     words = (_READY_REASONS[verdict.state], verdict.reason)
     yield kubernetes.condition(old, now, "Ready", ready, words)
@@ -240,7 +240,10 @@ def load(data: bytes, source: str) -> operator.ClusterPolicy:
 
 
 def of_spec(document: Document) -> operator.ClusterPolicy:
-    """Return the policy of a document whose value is the spec; Refused with all its faults."""
+    """Return the policy that a document describes whose value is the spec.
+
+    Raise Refused with all its faults.
+    """
     spec = validate(NicClusterPolicySpec, document)
     faults = []
     if spec.device_plugin and spec.rdma_shared_device_plugin:
@@ -267,7 +270,7 @@ def of_spec(document: Document) -> operator.ClusterPolicy:
 
 
 def _plugins(spec: NicClusterPolicySpec) -> Mapping[str, PluginSection | None]:
-    """Return both device plugins by the names that they are written with, the shared one first."""
+    """Return both device plugin sections under the spelling in the spec, the shared one first."""
     return {
         _PLUGIN_SPELLINGS[spec.device_plugin is None]: spec.device_plugin
         or spec.rdma_shared_device_plugin,
@@ -276,7 +279,7 @@ def _plugins(spec: NicClusterPolicySpec) -> Mapping[str, PluginSection | None]:
 
 
 def _policy(spec: NicClusterPolicySpec) -> operator.ClusterPolicy:
-    """Return the policy of a spec without faults."""
+    """Return the policy that a spec describes, which has no faults."""
     common, ofed, peer = spec.global_, spec.ofed_driver, spec.nv_peer_driver
     shared, sriov = _plugins(spec).values()
     server = _network_server(spec)
@@ -310,7 +313,10 @@ def _plugin(
     *,
     networks: bool,
 ) -> operator.DevicePluginSection | None:
-    """Return a device plugin; without a configuration nobody knows here what it offers."""
+    """Return a device plugin; None without its section.
+
+    Without a configuration it is not known which resources it offers.
+    """
     if section is None:
         return None
     text = section.config
@@ -356,7 +362,10 @@ def _notes(
 
 
 def _network_server(spec: NicClusterPolicySpec) -> PluginSection | None:
-    """Return the device plugin whose image attaches networks, the shared one before the other."""
+    """Return the device plugin section with the image of the CNI plugins, None without one.
+
+    Such a plugin also attaches networks. The shared plugin is preferred.
+    """
     image = _cni_plugins(spec)
     return next(
         (
@@ -381,7 +390,7 @@ def _image(section: driver.ImageSection, common: GlobalSection) -> operator.Comp
 
 
 def _config_faults(text: str, where: str) -> Iterator[Refused]:
-    """Yield the faults of a configuration inside of the object, by its own lines and fields."""
+    """Yield the faults of a device plugin's configuration in the object at `where`."""
     if not text.strip():
         yield Refused(
             "the configuration of the device plugin is empty",

@@ -31,14 +31,14 @@ _DEVICE_PLUGINS = "/var/lib/kubelet/"
 
 
 class WantedObjects(Frozen):
-    """The objects of one component; the ConfigMap is None where there is none."""
+    """The DaemonSets and the ConfigMap that one component of a policy wants."""
 
     daemon_sets: tuple[Json, ...] = ()
     config_map: Json | None = None
 
 
 class PluginNames(Frozen):
-    """Names and folders of a device plugin in NVIDIA's operator."""
+    """The names and folders by which NVIDIA's operator deploys a device plugin."""
 
     component: ComponentName
     daemon_set: str
@@ -75,10 +75,11 @@ def plugin_objects(
     values: Values | None = None,
     names: PluginNames = SHARED,
 ) -> WantedObjects:
-    """Return the objects of a device plugin; `away` of its nodes are not ready.
+    """Return the objects that a policy wants for a device plugin.
 
-    `workloads` are those of an installation, one of which is the agent's DaemonSet, and `values`
-    those of the operator's own, as `merged` takes them.
+    `away` of its nodes are not ready. `workloads` are those of an installation, one of which is the
+    agent's DaemonSet. `values` are those of the operator's own installation, as `merged` takes
+    them.
     """
     section = policy.device_plugin if names is SHARED else policy.sriov_plugin
     if section is None:
@@ -118,13 +119,16 @@ def plugin_objects(
 
 
 def account(values: Values | None) -> Json:
-    """Return the account of a privileged pod, where not everyone's may have one."""
+    """Return the pod fields that name a privileged service account, {} if the cluster needs none.
+
+    A cluster needs it where not every account may have privileged pods.
+    """
     constraints = _merged(values or {})["platform"]["constraints"]
     return {"serviceAccountName": DRIVER_ACCOUNT} if constraints else {}
 
 
 def _merged(values: Values) -> Json:
-    """Return all values of the preset whose agents a policy deploys."""
+    """Return the values of an installation with preset `nvidia`, whose agents policies deploy."""
     return merged({**values, "preset": "nvidia"})
 
 
@@ -152,7 +156,7 @@ def _plugin_pod(image: ComponentImage, names: PluginNames) -> Json:
 def _agent_pod(
     image: ComponentImage, names: PluginNames, workloads: Sequence[Blueprint], values: Values
 ) -> Json:
-    """Return the pod of kube-rdma's agent with networks, as the preset `nvidia` installs it."""
+    """Return the pod spec of kube-rdma's agent with networks, as preset `nvidia` installs it."""
     own = {
         "image": {
             "repository": f"{image.repository}/{image.image}",
@@ -168,7 +172,10 @@ def _agent_pod(
 
 
 def named(image: ComponentImage, by_tag: str) -> str:
-    """Return the image by its digest, where the policy has one; a digest stands for all kernels."""
+    """Return the name of an image with its digest if the policy has one, else `by_tag`.
+
+    A digest stands for all kernels.
+    """
     return f"{image.repository}/{image.image}@{image.digest}" if image.digest else by_tag
 
 
@@ -217,7 +224,7 @@ def _recommended(policy: ClusterPolicy, component: ComponentName) -> Json:
 def daemon_set(
     policy: ClusterPolicy, component: ComponentName, name: str, selector: Mapping[str, str]
 ) -> Json:
-    """Return the DaemonSet that all components have in common, without containers."""
+    """Return the DaemonSet that all components start from, without containers."""
     # A selector cannot be changed, so none of the other labels is in it.
     labels = {COMPONENT_LABEL: component.value, "name": label_value(name)}
     all_labels = labels | _recommended(policy, component)
@@ -246,7 +253,7 @@ def daemon_set(
 
 
 def holds(stored: object, wanted: object) -> bool:
-    """Decide whether `stored` has every field of `wanted`; lists are compared entry by entry."""
+    """Return whether `stored` has every field of `wanted`; lists are compared entry by entry."""
     if isinstance(wanted, Mapping):
         return isinstance(stored, Mapping) and all(
             holds(stored.get(key), value) for key, value in wanted.items()

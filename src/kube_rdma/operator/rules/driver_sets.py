@@ -45,7 +45,7 @@ def driver_objects(
 def peer_objects(
     policy: operator.ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
 ) -> WantedObjects:
-    """Return a peer-memory DaemonSet for each group of nodes."""
+    """Return the DaemonSets of the peer-memory driver, one for each group of nodes."""
     make = partial(_peer_daemon_set, policy, policy.peer_driver) if policy.peer_driver else None
     return _of_groups("nv-peer-mem-driver", make, groups, values)
 
@@ -71,9 +71,9 @@ def _of_groups(
     groups: Sequence[NodeGroup],
     values: Values | None,
 ) -> WantedObjects:
-    """Return a DaemonSet for each group, with the account of constraints where there are some.
+    """Return the DaemonSets that `make` makes, one for each group; none if `make` is None.
 
-    Without `make` the policy has no such driver.
+    Each has the privileged account where the cluster needs one.
     """
     if make is None:
         return WantedObjects()
@@ -116,7 +116,7 @@ def _ofed_daemon_set(
 
 
 def _env(section: operator.PolicyDriver, contract: operator.DriverContract) -> list[Json]:
-    """Return the contract's variables that the policy does not set, and the policy's."""
+    """Return a driver's variables: the policy's, and those of its contract that are not set."""
     own = {entry["name"] for entry in section.env}
     usual = (_STAY_LOADED, *contract.env)
     return [
@@ -204,7 +204,7 @@ _HARMLESS = re.compile(
 
 
 def is_share(resource: str, offered: Collection[str]) -> bool:
-    """Decide whether a resource may stand for RDMA cards: offered, or not known to be else.
+    """Return whether a resource may stand for RDMA cards: an offered one, or an unknown one.
 
     ``cpu``, ``memory`` and ``hugepages-2Mi`` have no domain and are the kubelet's own.
     """
@@ -214,9 +214,10 @@ def is_share(resource: str, offered: Collection[str]) -> bool:
 
 
 def needs(report: NodeReport, addresses: Collection[str]) -> tuple[str, ...]:
-    """Return what a node uses its RDMA cards for; `addresses` are those by which it is known.
+    """Return what a node uses its RDMA cards for, in phrases.
 
-    Traffic of kubelet and pods with the API server has such an address.
+    `addresses` are those by which the node is known. Traffic of kubelet and pods with the API
+    server has such an address.
     """
     return tuple(
         f"{card.name}: {what}"

@@ -27,7 +27,7 @@ _NAME = "metadata.name"  # the only field of a node that can be asked for
 
 
 def _number(text: str | None) -> int | None:
-    """Return a whole number as Go's ParseInt takes it, else None."""
+    """Return a whole number as Go's ParseInt takes it; None for any other text."""
     return int(text) if text and _WHOLE.fullmatch(text) else None
 
 
@@ -76,7 +76,7 @@ _HASH = 8
 
 
 def legal_names(wanted: Iterable[str]) -> Mapping[str, str]:
-    """Return a legal name for each wanted one; different ones stay different, in any order."""
+    """Return a legal object name for each wanted name; different names stay different."""
     names = {name: _spelled(name) for name in set(wanted)}
     counts = Counter(names.values())
     return {
@@ -86,12 +86,12 @@ def legal_names(wanted: Iterable[str]) -> Mapping[str, str]:
 
 
 def label_value(name: str) -> str:
-    """Return a legal name as a label's value, which is shorter; different names stay different."""
+    """Return a legal object name cut to the length of a label's value; names stay different."""
     return name if len(name) <= _MOST_OF_LABEL else _hashed(name, name, _MOST_OF_LABEL)
 
 
 def _spelled(name: str) -> str:
-    """Return the name itself if it is legal, else the nearest that is."""
+    """Return a name that Kubernetes allows: the name itself, or the nearest to it."""
     if len(name) <= _MOST and _LEGAL.fullmatch(name):
         return name
     parts = re.sub(r"[^-.a-z0-9]", "-", name.lower()).split(".")
@@ -116,8 +116,9 @@ ARCHITECTURE_LABEL = "kubernetes.io/arch"
 
 
 class NodeGroup(Frozen, order=True):
-    """The kind of node that a driver image is built for; `kernel` is empty where it does not
-    matter.
+    """A kind of node for which driver images are built.
+
+    `kernel` is empty where one image serves all kernels.
     """
 
     architecture: str
@@ -133,7 +134,7 @@ class NodeGroup(Frozen, order=True):
 
 
 class Grouping(Frozen):
-    """Groups of nodes, sorted, and a sentence about nodes that are in none ("": all are in one)."""
+    """The groups of nodes, sorted, and a sentence about nodes in no group ("": there are none)."""
 
     groups: tuple[NodeGroup, ...]
     problem: str = ""
@@ -205,7 +206,7 @@ def allowed(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[PolicyN
 
 
 def plugin_nodes(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[PolicyNode, ...]:
-    """Return the nodes that have a device plugin: with cards, and with the driver if wanted."""
+    """Return the allowed nodes for a device plugin: with cards, and with the driver if wanted."""
     return tuple(
         node
         for node in allowed(policy, nodes)
@@ -214,7 +215,10 @@ def plugin_nodes(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[Po
 
 
 def places(policy: ClusterPolicy | None, node: PolicyNode) -> tuple[DriverPlace, DriverPlace]:
-    """Return both drivers of a node, as they are and as they should be; without a policy none."""
+    """Return the labels of both drivers of a node, as they are and as they should be.
+
+    Without a policy a node should have no driver.
+    """
     labels = dict(node.labels)
     has_driver, has_peer = labels.get(DRIVER_LABEL, ""), labels.get(PEER_LABEL, "")
     wants_driver = wants_peer = ""
@@ -230,7 +234,7 @@ def places(policy: ClusterPolicy | None, node: PolicyNode) -> tuple[DriverPlace,
 
 
 def place_of(pod: Mapping[str, Any], component: str) -> tuple[str, str, bool]:
-    """Return label and value of the nodes of a driver's DaemonSet, and whether it selects by it.
+    """Return label and value of a driver's nodes, and whether its DaemonSet selects by these.
 
     `pod` is the spec of its template. DaemonSets of earlier releases select the labels of Node
     Feature Discovery; their nodes are given the label before they are rewritten.

@@ -67,7 +67,7 @@ def components(
 
 
 def _compiling(policy: model.ClusterPolicy, values: Values | None) -> str:
-    """Return a hint where an image would compile its driver on OpenShift; "" elsewhere.
+    """Return a hint if an image would have to compile its driver on OpenShift, else "".
 
     NVIDIA's operator has a Driver Toolkit beside it there (state_ofed.go, renderObjects).
     """
@@ -82,9 +82,10 @@ def _compiling(policy: model.ClusterPolicy, values: Values | None) -> str:
 def judged(
     component: Component, progress: Mapping[str, model.DaemonSetProgress], waits: str = ""
 ) -> model.ComponentStatus:
-    """Return how far a part is; `progress` of its DaemonSets by name, as far as they exist.
+    """Return the state of one part of a policy.
 
-    `waits` says why it is not on all of its nodes yet, "" where it is.
+    `progress` are its DaemonSets by name, as far as they exist. `waits` says why the part is not on
+    all of its nodes yet, "" where it is.
     """
     if not component.wanted:
         return model.ComponentStatus(component.name, model.AppliedState.IGNORE, "NotConfigured")
@@ -121,9 +122,9 @@ def overall(statuses: Sequence[model.ComponentStatus]) -> tuple[model.AppliedSta
 
 
 def _behind(progress: model.DaemonSetProgress | None, *, empty: bool) -> str:
-    """Return why a DaemonSet is not ready; "" when every pod runs that should.
+    """Return why a DaemonSet is not ready; "" if all pods run that should.
 
-    One that may be `empty` has no pods for a reason that is named already.
+    With `empty` it may have no pods, for a reason that is named elsewhere.
     """
     if progress is None or not progress.current:
         return "not looked at by its controller yet"

@@ -31,7 +31,7 @@ _REASONS = {
 
 
 class _UpgradeTurn(Frozen):
-    """The names of nodes whose turn it is, and of those on the way, for which others wait."""
+    """The names of nodes whose turn it is to change, and of nodes for which others wait."""
 
     chosen: frozenset[str] = frozenset()
     ahead: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class _UpgradeTurn(Frozen):
 def upgrade_plan(
     policy: model.UpgradePolicy, nodes: Sequence[model.UpgradeNode]
 ) -> model.UpgradePlan:
-    """Return acts and stages of all nodes, by name."""
+    """Return what to do now for all nodes, and how far each node is, by name."""
     by_name = sorted(nodes, key=lambda node: node.name)
     turn = _turn(policy, by_name)
     stages = tuple(_stage(policy, node, turn) for node in by_name)
@@ -53,7 +53,7 @@ def upgrade_plan(
 
 
 def upgrade_state(stages: Sequence[model.NodeStage]) -> model.UpgradeState:
-    """Return how far all nodes are, and the gravest obstacle."""
+    """Return how far the upgrade of all nodes is, and the gravest obstacle."""
     for stage, reason in _REASONS.items():
         concerned = [each for each in stages if each.stage is stage]
         if not concerned:
@@ -66,17 +66,17 @@ def upgrade_state(stages: Sequence[model.NodeStage]) -> model.UpgradeState:
 
 
 def is_misplaced(node: model.UpgradeNode) -> bool:
-    """Decide whether a driver is to come or to go."""
+    """Return whether a driver of the node has to be added or removed."""
     return any(place.has != place.wants for place in node.places)
 
 
 def is_outdated(node: model.UpgradeNode) -> bool:
-    """Decide whether a node has other drivers than it should, and nobody ends them yet."""
+    """Return whether a node's drivers differ from the wanted ones, and are not being ended yet."""
     return is_misplaced(node) or _is_aged(node)
 
 
 def is_between(node: model.UpgradeNode) -> bool:
-    """Decide whether a driver of the node ends or begins."""
+    """Return whether a driver of the node is just ending or starting."""
     if any(pod.deleting for pod in node.pods):
         return True
     if _is_aged(node) or any(_leaves(place) for place in node.places):
@@ -105,14 +105,14 @@ def _leaves(place: model.DriverPlace) -> bool:
 
 
 def _is_exchanged(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
-    """Decide whether the operator ends drivers of an older image here."""
+    """Return whether the operator itself replaces the node's drivers of an older image."""
     return policy.automatic and _is_aged(node)
 
 
 def _disturbs(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
-    """Decide whether the change of a node takes a module from those who use it.
+    """Return whether the change of a node unloads a module that pods may use.
 
-    A driver on top that is loaded for the first time takes none.
+    A driver on top that is loaded for the first time unloads none.
     """
     return _is_exchanged(policy, node) or any(
         _leaves(place) or (place.unloads and place.has != place.wants) for place in node.places
@@ -120,9 +120,9 @@ def _disturbs(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
 
 
 def _turn(policy: model.UpgradePolicy, nodes: Sequence[model.UpgradeNode]) -> _UpgradeTurn:
-    """Return the outdated nodes whose turn it is: those that were closed for their change, then
-    those that are closed anyway, then those without holders.
+    """Return the outdated nodes whose turn it is to change.
 
+    First come those closed for their change, then those closed anyway, then those without holders.
     Where a policy has become narrower, also of those that were begun only as many as it allows. A
     node that is away takes no turn, but for one that went while it was changed: its image may be
     why. One that is done has its turn until it is open, so no more are closed than may be.
@@ -148,7 +148,7 @@ def _turn(policy: model.UpgradePolicy, nodes: Sequence[model.UpgradeNode]) -> _U
 
 
 def _by_hand(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
-    """Decide whether people end the drivers of this node, whose image alone is another."""
+    """Return whether people have to end the drivers of this node, for only the image is older."""
     return not policy.automatic and not is_misplaced(node)
 
 
@@ -195,18 +195,21 @@ def _outdated(
 
 
 def _is_open(node: model.UpgradeNode) -> bool:
-    """Decide whether pods may come to a node; one closed for less is closed for the change."""
+    """Return whether a node still has to be closed for its change.
+
+    One that the operator closed only while a driver starts counts as open.
+    """
     return not node.closed or (node.ours and not node.changing)
 
 
 def _must_wait(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
-    """Decide whether holders must end by themselves: nobody evicts them, or it is in vain."""
+    """Return whether the node waits for holders that end by themselves, for none can be evicted."""
     evicts = policy.drains is not None
     return _disturbs(policy, node) and any(holder.stays or not evicts for holder in node.holders)
 
 
 def _is_over(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
-    """Decide whether the time for evictions is over."""
+    """Return whether the time in which holders are evicted is over."""
     seconds = policy.drains.seconds if policy.drains else 0
     return 0 < seconds < node.closed_seconds
 
@@ -218,7 +221,10 @@ def _names(node: model.UpgradeNode) -> str:
 def _acts(
     policy: model.UpgradePolicy, node: model.UpgradeNode, stage: model.UpgradeStage
 ) -> Iterator[model.UpgradeAct]:
-    """Yield the acts at a node in a stage. A closed node is read again before it is changed."""
+    """Yield the acts at a node that is in this stage.
+
+    A closed node is read again before it is changed.
+    """
     if stage is model.UpgradeStage.CLOSED:
         if _is_open(node):
             yield model.Close(node.name)
@@ -234,7 +240,7 @@ def _acts(
 
 
 def _change(policy: model.UpgradePolicy, node: model.UpgradeNode) -> model.UpgradeAct:
-    """Return the next step of a node's change: drivers go before any comes."""
+    """Return the next act of changing a node's drivers; old ones go before new ones come."""
     below = any(place.unloads and place.has != place.wants for place in node.places)
     leaving = [place for place in node.places if place.has and (below or _leaves(place))]
     if leaving:
