@@ -69,7 +69,8 @@ class Agents:
     ) -> tuple[NodeAnswer, ...]:
         """Return the answers of all nodes with an agent.
 
-        After each node `progress` is called with the number of those done, and of all.
+        After each node `progress` is called with the number of nodes that have answered, and of all
+        nodes.
         """
         over = count(1)
 
@@ -84,7 +85,7 @@ class Agents:
         return await self.ask_all(ask)
 
     async def ask_all(self, ask: Callable[[str], Awaitable[T]]) -> tuple[T, ...]:
-        """Return the result of `ask` for every node, some of them asked at once."""
+        """Return the result of `ask` for each node; several nodes are asked at once."""
         room = asyncio.Semaphore(self._at_once)
 
         async def in_turn(node: str) -> T:
@@ -101,9 +102,10 @@ class Agents:
         return await self._seen(name, "node")
 
     async def pod(self, pod: PodName) -> Observation:
-        """Return the Observation of the pod's node, with the pod; raise Refused and Unavailable.
+        """Return the Observation of the pod's node, with the pod in it.
 
-        Agents may read all pods, so without that right any of them is asked for the node.
+        Raise Refused or Unavailable. Agents may read all pods; so a caller without that right has
+        any agent read the pod to learn its node.
         """
         target = f"pod/{pod.namespace}/{pod.name}"
         own = await self._observed(pod)  # with its Events, which an agent may not read
@@ -175,7 +177,10 @@ class Agents:
 async def find_agents(
     cluster: Cluster, namespaces: Sequence[str], at_once: int = AT_ONCE, seconds: float = PATIENCE
 ) -> Agents:
-    """Return the agents of those namespaces that may be read; raise Refused without any."""
+    """Return the agents in those of the namespaces that may be read.
+
+    Raise Refused where no agent is found.
+    """
     refused: Refused | None = None
     read: list[str] = []
     agents: list[AgentPod] = []

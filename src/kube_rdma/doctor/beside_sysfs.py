@@ -32,9 +32,9 @@ Statistics = Callable[[], PortCounters]
 
 
 class InterfaceStatistics:
-    """Reads the counters of the interfaces of a node's RDMA cards, by port.
+    """Reads the interface statistics of a node's RDMA cards, by port.
 
-    Soft devices are passed over, for their interfaces are those of other cards.
+    Soft devices are left out, for their interfaces are those of other cards.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class InterfaceStatistics:
         self.refused: Unavailable | None = None  # the first reason why an interface said nothing
 
     def read(self) -> PortCounters:
-        """Return the counters now, without interfaces that say nothing."""
+        """Return the current counters by port, without interfaces whose driver gives none."""
         read = {}
         for port, interface in self._interfaces.items():
             try:

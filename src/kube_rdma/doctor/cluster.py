@@ -27,7 +27,7 @@ _CELLO = "cello"
 
 
 async def vpc_cni_version(cluster: Cluster) -> str:
-    """Return the version of VKE's network plugin by the tag of its image; "" without it.
+    """Return the version of VKE's network plugin, by the tag of its image; "" without the plugin.
 
     volcengine/cello chart/templates/daemonset.yaml has the names.
     """
@@ -58,7 +58,7 @@ async def address_uses(cluster: Cluster) -> tuple[AddressUse, ...]:
 async def address_ranges(
     cluster: Cluster, uses: Sequence[AddressUse] | None = None
 ) -> tuple[AddressRange, ...]:
-    """Return the subnets of networks whose addresses come from IPPools alone.
+    """Return the subnets of each network whose addresses come only from IPPools.
 
     Where networks may not be listed, as by an agent, those of `uses` are read one by one.
     """

@@ -30,9 +30,9 @@ _SECRET = re.compile(r"SECRET|TOKEN|PASS|KEY|CRED|AUTH", re.IGNORECASE)
 
 
 def processes_folder(host: Path) -> Path:
-    """Return the /proc with all processes of the node whose root is `host`, if it is mounted.
+    """Return the /proc with the processes of the node whose root is `host`.
 
-    Else return that of this process.
+    Where it is not mounted below `host`, return this process's own /proc.
     """
     mounted = host / "proc"
     return mounted if (mounted / "1").is_dir() else PROC
@@ -101,7 +101,7 @@ def with_made(
 
 
 async def namespace_by_runtime(whole: FullPod, socket: Path) -> Path:
-    """Return the pod's network namespace as the runtime names it; raise Unavailable."""
+    """Return the path of the pod's network namespace that the runtime names; raise Unavailable."""
     uid = uid_of(whole)
     for sandbox in await read_sandboxes(socket):
         if sandbox.ready and sandbox.uid == uid:
@@ -150,7 +150,10 @@ def _with_process(
 
 
 def _nodes(folder: Path) -> tuple[str, ...] | None:
-    """Return the files of a folder of devices, None where it may not be read."""
+    """Return the paths of a folder of device files; None where reading the folder is refused.
+
+    Return () where there is no such folder.
+    """
     try:
         return tuple(sorted(f"{DEVICES}/{path.name}" for path in folder.iterdir()))
     except FileNotFoundError:

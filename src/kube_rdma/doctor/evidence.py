@@ -86,7 +86,10 @@ async def observe(places: DoctorPlaces, opener: OpenCluster) -> model.Observatio
 
 
 def applied_pools(state: Path) -> AppliedPools:
-    """Return the pools that the agent of this machine serves by its record; raise Unavailable."""
+    """Return the agent's record of the pools that it serves on this machine.
+
+    Raise Unavailable where no agent has written one.
+    """
     folder = state / "pools"
     record = glance(folder, AppliedPools)
     if record is None:

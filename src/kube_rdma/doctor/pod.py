@@ -88,9 +88,9 @@ def checked(
 
 
 def observed_links(below: Mapping[int, str] | None = None) -> tuple[model.ObservedLink, ...]:
-    """Return the links of this thread's namespace; raise Unavailable.
+    """Return the links of this thread's network namespace; raise Unavailable.
 
-    `below` are the node's names by index, for a namespace of a pod.
+    `below` has the names of the node's links by index, for the namespace of a pod.
     """
     with rtnl_read.open_rtnl() as netlink:
         links = rtnl_read.seen_links(netlink)
@@ -211,7 +211,7 @@ def counted_pairs(
 ) -> tuple[model.ObservedQueuePairs, ...]:
     """Count queue pairs by container, device and transport.
 
-    `container_of` names the container of a process, "" for one that is not of the pod.
+    `container_of` returns the container of a process, "" for a process that is not of the pod.
     """
     groups: dict[tuple[str, str, str], list[QueuePair]] = {}
     for pair in pairs:

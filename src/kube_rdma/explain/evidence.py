@@ -150,14 +150,14 @@ async def read_claim(
 
 
 class _EvidenceReader:
-    """Reads evidence of a cluster, and of this machine where it is the node that is asked about."""
+    """Reads evidence from a cluster, and from this machine if it is the node in question."""
 
     def __init__(self, cluster: Cluster, places: ExplainPlaces) -> None:
         self._cluster, self._places = cluster, places
         self._reader = PartReader(worded=first_sentence)
 
     async def pod(self, template: PodTemplate, whole: FullPod) -> PodEvidence:
-        """Return the evidence of a pod that exists; raise Unavailable."""
+        """Return the evidence about a pod that exists; raise Unavailable."""
         pod, where = PodName(template.namespace, template.name), whole.spec.node_name
         seen = await observed_pod(self._cluster, template, whole)
         attached = whole.annotation(network_status.OWN_ANNOTATION) or ""

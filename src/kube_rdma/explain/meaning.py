@@ -24,7 +24,7 @@ _OTHERS = (requests.ANNOTATION, requests.POD_NETWORKS_DEFINITION)
 
 
 class ListedNetworks(annotated_networks.NamedNetworks, Protocol):
-    """A source of networks by their names, which can also list them."""
+    """A source of networks by name, which can also list the names."""
 
     async def others(self, namespaces: Iterable[str]) -> tuple[str, ...]:
         """Return the names of all networks that can be seen, at least those of these namespaces."""

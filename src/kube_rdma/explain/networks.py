@@ -31,7 +31,7 @@ from kube_rdma.resources.reader import agents
 
 
 class _Documents:
-    """A cluster's definitions, and the node's files where this is the node; a ListedNetworks."""
+    """Network definitions of a cluster, and CNI configuration of the node if this is the node."""
 
     def __init__(
         self, cluster: Cluster, confs: tuple[ConfFile, ...], pools: Mapping[PoolName, IPPool]

@@ -103,7 +103,10 @@ def why_document(
 
 
 def explain_document(explanation: model.Explanation) -> dict[str, object]:
-    """Return an Explanation as JSON values. Keys are stable: they are added to, never renamed."""
+    """Return an Explanation as JSON values.
+
+    Keys are stable: new ones may come, none is renamed.
+    """
     plans = [
         json_object(
             plan,
@@ -278,7 +281,7 @@ def _interface_row(interface: model.SeenInterface) -> tuple[str, ...]:
 
 
 def _short_gid(gid: str) -> str:
-    """Return a GID as ibv_devinfo writes it."""
+    """Return a GID in the form in which ibv_devinfo prints it."""
     try:
         whole = IPv6Address(gid)
     except ValueError:
@@ -306,7 +309,7 @@ def _verdict(explanation: model.Explanation) -> str:
 
 
 def _list(rows: Sequence[tuple[str, ...]]) -> Iterator[page.PageList]:
-    """Yield rows below each other, without the columns that are empty in all of them."""
+    """Yield a list of rows, without the columns that are empty in every row."""
     if rows:
         kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows)]
         cells = (tuple(row[place] for place in kept) for row in rows)

@@ -25,7 +25,7 @@ _RECORDED = "the path of a folder that `kube-rdma devices --record` wrote"
 
 @cache
 def names(*folders: str) -> tuple[str, ...]:
-    """Return the names of the machines of these folders, sorted; without any those of all."""
+    """Return the sorted names of the machines in these folders; of all folders if none is given."""
     return tuple(sorted(path.parent.name for path in _texts(*folders)))
 
 
@@ -46,7 +46,7 @@ def machine(name: str) -> RecordedText:
 
 
 def unknown(name: str, where: str = "--sysfs") -> Refused:
-    """Return the refusal of a name that no machine has; `where` is the option or field with it."""
+    """Return the Refused for an unknown machine; `where` names the option or field."""
     from kube_rdma.lib.text.faults import near
 
     every = (*names(WELL), *names(FAULTY))

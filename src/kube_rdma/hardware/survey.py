@@ -102,7 +102,7 @@ class SurveyCache:
 
     @property
     def has_cards(self) -> bool:
-        """Decide whether the kept survey shows an RDMA device."""
+        """Return whether the kept Survey has an RDMA device."""
         return self._last is not None and bool(self._last.devices)
 
     def last(self, *, leaving: bool) -> Survey:
@@ -150,7 +150,7 @@ class OwnAddresses:
 
 
 async def read_own(name: str, opened: AbstractAsyncContextManager[Cluster]) -> Mapping[str, str]:
-    """Return the addresses of the node of this name from the API server; raise KubeError."""
+    """Return the addresses of a Node object, by the node's name; raise KubeError."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.nodes import Nodes
 

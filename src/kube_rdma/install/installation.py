@@ -61,7 +61,7 @@ def blueprints() -> Mapping[str, list[Blueprint]]:
 
 
 def read_values(path: Path) -> Document:
-    """Return the values that a file gives, unchecked; Refused when it cannot be read."""
+    """Return the values in a file, unchecked; raise Refused if the file cannot be read."""
     try:
         data = path.read_bytes()
     except OSError as error:

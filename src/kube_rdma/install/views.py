@@ -24,7 +24,7 @@ _Dumper.add_representer(str, _text)
 
 
 def manifests(objects: Iterable[dict[str, Any]]) -> str:
-    """Return all objects as one text, each behind a line of dashes but the first."""
+    """Return all objects as YAML text, separated by lines of dashes."""
     plain = json.loads(json.dumps(list(objects)))  # nothing twice: YAML would refer to it
     is_printable = json.dumps(plain, ensure_ascii=False).isprintable()
     return yaml.dump_all(

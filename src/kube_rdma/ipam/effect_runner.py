@@ -39,7 +39,10 @@ _SPREAD = 0.1  # seconds over which operations that wait for the same change go 
 
 
 class AddressJournal:
-    """The journal of one node's addresses; only `put` and `remove` are for the event loop."""
+    """The journal of the addresses of one node.
+
+    Only `put` and `remove` are for the event loop.
+    """
 
     def __init__(self, disk: Folder) -> None:
         """Read the journal; raise Broken for an unreadable record, Unavailable for the disk."""
@@ -128,7 +131,7 @@ log = structlog.get_logger()
 
 
 class EffectRunner:
-    """Runs the operations of one node or controller.
+    """Runs the IPAM operations of one node or controller.
 
     `own` are handlers of effects that are not about the API server. `refusal` is the API server's
     last refusal to write a block; None as soon as it writes one.
@@ -231,7 +234,7 @@ class EffectRunner:
         return written
 
     async def _attempt(self, writing: Awaitable[T]) -> T | None:
-        """Return the result of a write, None when it is unknown; raise Refused alone."""
+        """Return the result of a write; None where the outcome is unknown; raise only Refused."""
         try:
             return await writing
         except Refused:

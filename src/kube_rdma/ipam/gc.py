@@ -114,7 +114,10 @@ async def _do(
 
 
 class Snapshot(Frozen):
-    """All objects of IPAM. `subpools` lacks pools that cannot be used; `faults` name them."""
+    """All IPAM objects of a cluster at one moment, with nodes and faults.
+
+    `subpools` lacks pools that cannot be used; `faults` name these.
+    """
 
     pools: Mapping[ipam.PoolName, ipam.IPPool]
     subpools: Mapping[ipam.PoolName, tuple[Subpool, ...]]
@@ -168,7 +171,7 @@ async def take_snapshot(cluster: Cluster) -> Snapshot:
 
 
 def states(snapshot: Snapshot) -> tuple[PoolState, ...]:
-    """Return every pool as the views show it."""
+    """Return the state of every pool: usage, holders, requests and remarks."""
     pool_states = []
     for name, pool in sorted(snapshot.pools.items()):
         parts = snapshot.subpools.get(name, ())
@@ -183,7 +186,7 @@ def states(snapshot: Snapshot) -> tuple[PoolState, ...]:
 
 
 def findings(snapshot: Snapshot) -> tuple[Finding, ...]:
-    """Return every finding about pools, blocks, leases and nodes, as `ip check` lists them."""
+    """Return every finding about pools, blocks, leases and nodes, for `kube-rdma ip check`."""
     judged = (_block_findings, _node_findings, _pool_findings)
     return (*snapshot.faults, *(one for judge in judged for one in judge(snapshot)))
 

@@ -69,14 +69,17 @@ def _go_address(text: str) -> ipam.Address:
 
 
 def _network(text: str) -> ipam.Subnet:
-    """Return a destination: the bits behind its length do not count, as in the CNI plugins."""
+    """Parse the destination of a route; address bits beyond its length are dropped, as CNI does.
+
+    Raise ValueError for another text.
+    """
     if "/" not in text:
         raise ValueError(text)
     return ip_network(text, strict=False)
 
 
 def _loose_span(text: str) -> ipam.Span:
-    """Return an exclude: an address or a subnet."""
+    """Parse an entry of `exclude`, an address or a subnet, into a span; raise ValueError."""
     if "/" in text:
         subnet = _network(text)
         return ipam.Span(subnet.network_address, subnet.broadcast_address)
@@ -109,7 +112,7 @@ B = TypeVar("B", bound=GoTyped)
 
 
 class WithIpam(GoTyped, Generic[B]):
-    """A configuration of which only the ipam block is read; the other keys belong to others."""
+    """A CNI configuration of which only the ipam block is read; its other keys are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -117,7 +120,7 @@ class WithIpam(GoTyped, Generic[B]):
 
 
 class PlainRoute(GoTyped):
-    """A route of a CNI configuration."""
+    """A route in a CNI configuration."""
 
     model_config = ConfigDict(extra="ignore")  # mtu, priority and the like of newer versions
 
@@ -126,7 +129,7 @@ class PlainRoute(GoTyped):
 
 
 class PlainDns(GoTyped):
-    """The dns part of a CNI configuration."""
+    """The DNS settings in a CNI configuration."""
 
     nameservers: Many[str] = ()
     domain: str = ""
@@ -134,19 +137,19 @@ class PlainDns(GoTyped):
     options: Many[str] = ()
 
     def value(self) -> Dns:
-        """Return the value as a CNI result has it."""
+        """Return the DNS settings as a CNI result has them."""
         return Dns(self.nameservers, self.domain, self.search, self.options)
 
 
 class StaticAddressConf(GoTyped):
-    """An address that is set as it is."""
+    """An address in the ipam block of the plugin static, with its gateway."""
 
     address: WithLength = Field(examples=["10.0.0.10/24"])
     gateway: words.IpAddress | None = None
 
 
 class WhereaboutsRange(GoTyped):
-    """One entry of ipRanges."""
+    """An entry of ipRanges in the ipam block of the plugin whereabouts."""
 
     model_config = ConfigDict(alias_generator=None)
 
@@ -164,7 +167,7 @@ class WhereaboutsRange(GoTyped):
 
 
 class Whereabouts(WhereaboutsRange):
-    """The block of whereabouts, with all keys that it reads."""
+    """The ipam block of the plugin whereabouts, with all keys that the plugin reads."""
 
     type: Literal["whereabouts"]
     ip_ranges: Many[WhereaboutsRange] = Field((), alias="ipRanges")
@@ -197,7 +200,7 @@ class Whereabouts(WhereaboutsRange):
 
 
 class HostLocalRange(GoTyped):
-    """One range of host-local."""
+    """A range in the ipam block of the plugin host-local."""
 
     subnet: words.Cidr | None = Field(None, examples=["10.0.0.0/24"])
     range_start: words.IpAddress | None = None
@@ -206,7 +209,7 @@ class HostLocalRange(GoTyped):
 
 
 class HostLocal(HostLocalRange):
-    """The block of host-local; the keys of a range may stand in it directly."""
+    """The ipam block of the plugin host-local; keys of a single range may be in it directly."""
 
     type: Literal["host-local"]
     ranges: Many[Many[HostLocalRange]] = ()
@@ -224,13 +227,13 @@ class HostLocalRuntime(GoTyped):
 
 
 class HostLocalConf(WithIpam[HostLocal]):
-    """A configuration whose addresses host-local gave."""
+    """A CNI configuration whose ipam block names the plugin host-local."""
 
     runtime_config: HostLocalRuntime = HostLocalRuntime.model_construct()
 
 
 class Static(GoTyped):
-    """The block of static."""
+    """The ipam block of the plugin static."""
 
     type: Literal["static"]
     addresses: Many[StaticAddressConf] = ()
@@ -239,7 +242,7 @@ class Static(GoTyped):
 
 
 class KubeRdmaIpam(GoTyped):
-    """The block of kube-rdma-ipam: a pool, or one for each rail."""
+    """The ipam block of the plugin kube-rdma-ipam: one pool, or one for each rail."""
 
     type: Literal["kube-rdma-ipam"]
     pool: words.Label | None = Field(None, examples=["rail-0"])
@@ -301,9 +304,10 @@ def load(document: Document) -> IpamConf:
 
 
 def foreign(document: Document) -> str:
-    """Return the foreign IPAM plugin of the block; empty for a block that means pools.
+    """Return the name of the foreign IPAM plugin in a configuration; "" if kube-rdma serves it.
 
-    A type that resembles one of these is probably a typing error, and `load` refuses it.
+    A name that resembles one of kube-rdma's types is probably a typing error, and `load` refuses
+    it.
     """
     block = document.value.get("ipam") if isinstance(document.value, dict) else None
     kind = block.get("type") if isinstance(block, dict) else None
@@ -314,10 +318,10 @@ def foreign(document: Document) -> str:
 def requested_addresses(
     args: Iterable[tuple[str, str]], ips: Iterable[str], where: str
 ) -> tuple[ipam.Address, ...]:
-    """Return the addresses that a pod asks for: IP in CNI_ARGS, and `ips` of its annotation.
+    """Return the addresses that a pod asks for, by IP in CNI_ARGS and `ips` of its annotation.
 
-    Both come with or without a length; the pool's own counts. Raise Refused for a text that is no
-    address.
+    Both come with or without a length, which is replaced by the pool's. Raise Refused for a text
+    that is no address.
     """
     texts = [text for key, value in args if key == "IP" for text in value.split(",")]
     addresses = []
@@ -341,7 +345,7 @@ def nic_request(
     addresses: tuple[ipam.Address, ...] = (),
     owner: ipam.Owner | None = None,
 ) -> ipam.NicRequest | None:
-    """Return the request for one interface to the pools; None: it takes no address of a pool.
+    """Return the request to the pools for one interface; None if it takes no address of a pool.
 
     Raise Refused for a rail without a pool, for addresses without a pool, and for two of a family.
     """
@@ -462,7 +466,10 @@ def _subnets(
 
 
 def _gateway(subnet: ipam.Subnet, gateway: ipam.Address | None) -> ipam.Address | None:
-    """Return the gateway as host-local sets it, by default the first address; else None."""
+    """Return the gateway that host-local would set; None without one.
+
+    By default it is the first address of the subnet.
+    """
     if gateway is not None:
         return gateway if gateway in subnet else None
     return subnet.network_address + 1 if subnet.num_addresses > 2 else None

@@ -81,7 +81,10 @@ class PoolSlices(Typed):
     def faults(
         self, subnet: ipam.Subnet, ends: Sequence[tuple[str, ipam.Address | None]]
     ) -> Iterator[Slip]:
-        """Yield the faults in a range of this subnet; `ends` are fields beside perNode."""
+        """Yield the faults of this division for a range of the subnet.
+
+        `ends` are the fields beside perNode that have no meaning with it.
+        """
         if not subnet.prefixlen <= self.prefix <= subnet.max_prefixlen:
             limits = f"{subnet.prefixlen} to {subnet.max_prefixlen}"
             problem = f"{subnet} has no slices of length {self.prefix}"

@@ -198,9 +198,9 @@ class NodeAddresses:
         return self._lost()
 
     def pools(self) -> Mapping[ipam.PoolName, ipam.IPPool] | None:
-        """Return the pools as the watch shows them, by which the node gives addresses too.
+        """Return the pools that the watch shows, by which the node gives addresses.
 
-        None before it has shown all and while it is interrupted: what it showed may be old.
+        None before the watch has shown all, and while it is interrupted: what it showed may be old.
         """
         if self._pools.trouble or not self._pools.synced.is_set():
             return None
@@ -251,7 +251,7 @@ class NodeAddresses:
             await has_happened(self._urgent, min(rest, self._timing.longest))
 
     async def _renew(self) -> bool:
-        """Acquire or renew the lease; False when it has to be tried again soon."""
+        """Acquire or renew the node's lease; return False if it has to be tried again soon."""
         try:
             await self._journal.refuse_foreign()
             if self._ready.is_set():
@@ -303,7 +303,7 @@ class NodeAddresses:
             await has_happened(self._low, min(rest, self._timing.longest))
 
     async def _list_own(self, effect: effects.ListOwnBlocks) -> dict[ipam.BlockKey, ipam.Block]:
-        """Watch the node's blocks again; the first list of the watch is the answer."""
+        """Start a watch of the node's blocks anew; return the blocks of its first list."""
         where = Where(labels=holder_label(effect.node))
         blocks = Mirror(
             kinds.IP_BLOCK, kinds.stored_block, self._own_changed, where, heard=self._heard
@@ -312,7 +312,7 @@ class NodeAddresses:
         return await _listed(blocks)
 
     async def _list_all(self, _: effects.ListBlocks) -> dict[ipam.BlockKey, ipam.Block]:
-        """Watch all blocks again, for all operations that ask for it meanwhile."""
+        """Start a watch of all blocks anew, or join one that is starting; return its first list."""
         blocks = self._blocks.get(effects.ListBlocks)
         if blocks is None or blocks.tried.is_set():
             blocks = Mirror(kinds.IP_BLOCK, kinds.stored_block, self._changed, heard=self._heard)

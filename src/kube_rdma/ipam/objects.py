@@ -154,19 +154,22 @@ def _block_spec(block: ipam.Block) -> IPBlockSpec:
 
 
 def block_labels(block: ipam.Block) -> tuple[tuple[str, str], ...]:
-    """Return the labels of a block: one for each node that holds some of it, and pinned pod."""
+    """Return the labels of a block: one for each node that holds addresses, and each pinned pod."""
     keys = {holder_label(holding.node) for holding in block.holdings}
     keys |= {key for pin in block.pins if (key := pin_label(pin.owner))}
     return tuple((key, "") for key in sorted(keys))
 
 
 def holder_label(node: ipam.NodeName) -> str:
-    """Return the label of the blocks of a node, perhaps of others with a long name too."""
+    """Return the label of the blocks in which a node holds addresses.
+
+    Nodes with long names may share a label.
+    """
     return HOLDER + _cut(node)
 
 
 def pin_label(owner: ipam.Owner) -> str:
-    """Return the label of the blocks with a pin of an owner's pod; empty for one without a pod."""
+    """Return the label of blocks with a pin of an owner's pod; "" for an owner without a pod."""
     namespace, _, rest = owner.partition("/")
     pod = f"{rest.partition('/')[0]}.{namespace}"
     return PINNED + _cut(pod) if re.fullmatch(_POD, pod) else ""

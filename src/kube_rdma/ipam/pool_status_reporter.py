@@ -104,7 +104,10 @@ class PoolStatusReporter:
         return sum(written)
 
     async def _all_blocks(self) -> _Blocks:
-        """Return the blocks of the watch, or list them where it does not run; raise Unavailable."""
+        """Return all blocks from the watch, or list them where the watch does not run.
+
+        Raise Unavailable.
+        """
         if not self._blocks.synced.is_set():
             seen = await self._cluster.see(kinds.IP_BLOCK)
             return _Blocks(tuple(map(kinds.stored_block, seen.objects)), {})

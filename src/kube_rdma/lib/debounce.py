@@ -50,9 +50,9 @@ class Debounce:
         self._timer = loop.call_at(min(now + self._quiet, self._deadline), self._end)
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the end of a burst, at most `seconds` (None: as long as it takes).
+        """Wait for the end of a burst, at most `seconds` (None: without limit).
 
-        True when a burst ended, False when the time was over.
+        Return True when a burst ended, False when the time was over.
         """
         heard = await has_happened(self._over, seconds)
         self._over.clear()

@@ -37,11 +37,11 @@ class HealthChecks:
         await HttpServer(pages, "--health-address").run(*address, "health served")
 
     async def livez(self) -> bytes:
-        """Return that the event loop runs, which it does where this is answered."""
+        """Return a text, which shows that the event loop still runs."""
         return b"[+]event-loop ok\nlivez check passed\n"
 
     async def readyz(self) -> bytes:
-        """Return a line for each check; raise Unavailable with them if one fails."""
+        """Return a line for each check of readiness; raise Unavailable with them if one fails."""
         why = {name: plain(" ".join(check())) for name, check in self._checks.items()}
         lines = [f"[-]{name}: {text}" if text else f"[+]{name} ok" for name, text in why.items()]
         failed = [line for line in lines if line.startswith("[-]")]

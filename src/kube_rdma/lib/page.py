@@ -95,7 +95,7 @@ _OF_MARKS = {
 
 
 class PageRow(Frozen):
-    """The cells of an object, lines of its parts below them, and sentences under it."""
+    """A row about one object: its cells, rows of its parts below, and sentences under it."""
 
     cells: tuple[str, ...]
     state: PageState = PageState.NONE
@@ -104,7 +104,7 @@ class PageRow(Frozen):
 
 
 class PageTable(Frozen):
-    """A table: its head and its rows."""
+    """A table with a head, and a row for each object."""
 
     head: tuple[str, ...]
     rows: tuple[PageRow, ...]
@@ -122,7 +122,7 @@ class PageTable(Frozen):
 
 
 class PageList(Frozen):
-    """Cells below each other, without a head."""
+    """A list of rows without a head, whose cells are aligned."""
 
     rows: tuple[PageRow, ...]
     hanging: str  # before the further lines of a row in a pipe; a terminal folds each column
@@ -261,7 +261,7 @@ def _table_lines(table: PageTable, width: int) -> Iterator[str]:
 
 
 def cells_of(table: PageTable) -> list[tuple[str, ...]]:
-    """Return the head and all lines below it."""
+    """Return the cells of all lines of a table, its head first."""
     return [table.head, *(line for row in table.rows for line in (row.cells, *row.parts))]
 
 

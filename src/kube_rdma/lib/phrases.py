@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def listed(words: Sequence[str], most: int = 3) -> str:
-    """Return the first few words and how many there are besides: ``a, b, c and 997 more``."""
+    """Return the first few words, and how many more there are: ``a, b, c and 997 more``."""
     rest = len(words) - most
     return ", ".join(words[:most]) + (f" and {rest} more" if rest > 0 else "")
 

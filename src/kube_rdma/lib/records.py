@@ -68,12 +68,12 @@ class Records(Generic[T]):
 
     @property
     def values(self) -> tuple[T, ...]:
-        """Return every record."""
+        """Return the values of all records."""
         return tuple(self._values.values())
 
     @property
     def named(self) -> tuple[tuple[str, T], ...]:
-        """Return every record with its name."""
+        """Return all records by name, with their values."""
         return tuple(self._values.items())
 
     @property
@@ -82,11 +82,11 @@ class Records(Generic[T]):
         return self._journal.foreign
 
     def get(self, name: str) -> T | None:
-        """Return the record of this name."""
+        """Return the value of the record of this name, None without one."""
         return self._values.get(name)
 
     async def refuse_foreign(self, *names: str) -> None:
-        """Raise Unavailable while a record of one of these names is not understood."""
+        """Raise Unavailable if a record of one of these names was written by another version."""
         if not self.foreign_names.isdisjoint(names):
             await self._run(self._journal.refuse_foreign, *names)
 

@@ -61,7 +61,10 @@ def _line(frame: FrameType) -> str:
 
 
 def _frames(task: asyncio.Task[object]) -> Iterator[FrameType]:
-    """Yield the frames of a task and of what it awaits, of which Task.get_stack has the first."""
+    """Yield the frames of a task and of all that it awaits, outermost first.
+
+    Task.get_stack has only the first of them.
+    """
     awaited: object = task.get_coro()
     while awaited is not None:
         kind = next((kind for kind in ("cr", "gi", "ag") if hasattr(awaited, f"{kind}_frame")), "")

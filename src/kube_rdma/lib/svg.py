@@ -16,7 +16,7 @@ _WORDS = 'text { font-family: "DejaVu Sans", Verdana, sans-serif; font-size: 12p
 
 
 class Tone(Frozen):
-    """A class and what it means: the colour of areas or of lines, on light and on dark ground."""
+    """A colour class of a picture, for areas or lines, on light and on dark ground."""
 
     name: str
     light: str
@@ -24,7 +24,7 @@ class Tone(Frozen):
     of: str = "fill"
 
     def rule(self, *, dark: bool) -> str:
-        """Return the class in the style of a page."""
+        """Return the CSS rule of the class."""
         return f".{self.name} {{ {self.of}: {self.dark if dark else self.light}; }}"
 
 
@@ -115,7 +115,7 @@ def size(box: NestedBox) -> tuple[int, int]:
 
 
 def drawn(box: NestedBox, x: int, y: int) -> Iterator[str]:
-    """Yield the box with its upper left corner at a place, and all inside of it."""
+    """Yield the SVG of a box with all boxes inside of it, its upper left corner at x and y."""
     yield from _drawn(_BoxPlace(box, *size(box)), x, y)
 
 

@@ -86,7 +86,7 @@ class ThreadTimes(NamedTuple):
 
 
 def threads() -> Mapping[str, ThreadTimes]:
-    """Return the threads of this process that the kernel counts; none where it counts nothing."""
+    """Return the scheduling counters of this process's threads by id; {} if the kernel has none."""
     counted = {}
     for thread in _THREADS.iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # it has ended, or no kernel counts
@@ -138,7 +138,7 @@ _NEW = ThreadTimes(0.0, 0, ready=False)
 
 
 def _end(patience: float) -> None:
-    """Write where every thread is, and end.
+    """Write the stacks of all threads to standard error, and end this process at once.
 
     Nothing here waits: the loop may hang because nobody reads the log, or hold a lock of it.
     """

@@ -148,7 +148,7 @@ class Exporter:
             await server.close()
 
     async def answer(self) -> bytes:
-        """Return the text of one scrape over the network; Unavailable when the kernel is silent."""
+        """Return the text for a scrape over the network; raise Unavailable for a late reading."""
         return (await self._scraped(pods=self._site.pods))[1]
 
     async def _whole(self) -> tuple[float, bytes]:
@@ -197,7 +197,7 @@ class Exporter:
 
 
 class _Scrape(Frozen):
-    """The facts at the begin of a scrape."""
+    """What the agent knows at the beginning of a scrape."""
 
     look: _Offered
     holdings: tuple[Holding, ...] | None
@@ -218,7 +218,7 @@ class _Scrape(Frozen):
 
 
 def _own(scrape: _Scrape, unread: int, failures: int, seconds: float) -> Iterator[MetricSeries]:
-    """Yield the series of the agent itself."""
+    """Yield the series about the agent itself."""
     yield MetricSeries(families.BUILD, (__version__,), 1)
     yield MetricSeries(families.SCRAPE_SECONDS, (), seconds)
     yield MetricSeries(families.UNREAD, (), unread)

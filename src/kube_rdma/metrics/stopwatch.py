@@ -33,7 +33,7 @@ class Stopwatch:
 
     @contextmanager
     def timed(self, family: MetricFamily, *labels: str) -> Iterator[None]:
-        """Count the seconds of the block; its outcome is the last label."""
+        """Time a block and count its seconds; the last label is how the block ended."""
         begin, error = self._clock(), None
         try:
             yield

@@ -27,7 +27,7 @@ _SHARED = "shared"
 
 
 def bits(rate: float | None) -> str:
-    """Return bytes a second as people in networks write them: ``97.5 Gb/s``."""
+    """Return bytes a second as bits in the unit of networks: ``97.5 Gb/s``."""
     if rate is None:
         return _NONE
     value, unit = rate * _BITS, 0
@@ -159,7 +159,7 @@ def _load(row: TrafficRate) -> str:
 
 
 def _errors(row: TrafficRate) -> str:
-    """Return all errors a second, and the counter that most of them are in."""
+    """Return the sum of all errors a second, and the name of the counter with most of them."""
     if not row.errors:
         return _NONE
     worst = max(row.errors, key=row.errors.__getitem__)

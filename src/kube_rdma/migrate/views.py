@@ -26,7 +26,7 @@ _NAMES = {
 
 
 def plan_page(plan: model.TakeoverPlan) -> Page:
-    """Return the plan as a script; one without a source is its notes."""
+    """Return the page of a cluster's plan as a shell script; only notes if there is no source."""
     if plan.source is None:
         return (tuple(Sentence(f"{note}.", loose=True) for note in plan.notes),)
     title = (
@@ -64,7 +64,7 @@ def plan_document(plan: model.TakeoverPlan) -> dict[str, object]:
 
 
 def node_plan_page(plan: model.ServingPlan) -> Page:
-    """Return the way of one node to claims and back, as a script."""
+    """Return the page of a node's plan to claims and back, as a shell script."""
     view = plan.view
     offers = ", ".join(f"{name}: {view.node.offered.get(name, '0')}" for name in view.resources)
     now = f"; labelled {view.node.mark}" if view.node.mark else ""
@@ -136,5 +136,5 @@ def _script(title: Iterable[str], plan: model.TakeoverPlan | model.ServingPlan) 
 
 
 def _comment(text: str) -> Sentence:
-    """Return a comment that stays a line in a file; a terminal folds it into comments."""
+    """Return a line of the script that is a comment, however it is wrapped."""
     return Sentence(text, "#   ", loose=True)

@@ -25,7 +25,10 @@ VKE_LABEL = "vke.node.rdma.mode"
 
 
 class ContainerRole(StrEnum):
-    """The life of a container: INIT ends before the others begin, a SIDECAR stays beside them."""
+    """How long a container of a pod runs.
+
+    INIT ends before the others begin, a SIDECAR runs beside them.
+    """
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -62,7 +65,7 @@ class ContainerTemplate(Frozen):
 
 
 class VolumeTemplate(Frozen):
-    """A volume; of its sources those that a rule looks at."""
+    """A volume of a pod, with those of its sources that admission rules read."""
 
     name: str
     path: FieldPath
@@ -112,7 +115,7 @@ class PodTemplate(NamespacedName):
 
 
 class AnnotationAbove(Frozen):
-    """An annotation for pods at an object around their template, where nobody reads it."""
+    """An annotation meant for pods that is written on an object around their template, in vain."""
 
     key: str
     owner: str  # the kind of that object, or the field that it is in
@@ -142,7 +145,7 @@ class OfferedPool(Frozen):
 
 
 class ClaimFacts(NamespacedName):
-    """The binding of a PersistentVolumeClaim, as far as it is known."""
+    """What is known of a PersistentVolumeClaim's binding."""
 
     driver: str = ""
     storage_class: str = ""

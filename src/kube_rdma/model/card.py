@@ -30,7 +30,7 @@ def is_vfio(driver: str | None) -> bool:
 
 
 class Netdev(Frozen):
-    """A network interface of a function, as its own namespace shows it."""
+    """A network interface of a PCI function, as the network namespace that has it shows it."""
 
     name: str
     link_type: str  # what netlink calls its encapsulation: "ether", "infiniband"; "" for others
@@ -106,7 +106,10 @@ class Function(Frozen):
 
 
 class Card(Frozen):
-    """One function with its devices; `reasons` are empty exactly when it can be given away now."""
+    """A card: a PCI function with its RDMA devices.
+
+    `reasons` is empty exactly when it can be given to a pod now.
+    """
 
     id: CardId
     devices: tuple[Device, ...]

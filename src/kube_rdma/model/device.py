@@ -182,7 +182,7 @@ class Device(Frozen):
 
     @property
     def is_soft(self) -> bool:
-        """Decide whether it sits on no hardware of its own (rxe, siw); its identity says so."""
+        """Return whether the device has no hardware of its own (rxe, siw), by its identity."""
         return self.pci is None and self.identity.partition("@")[0] == self.name
 
     @property
@@ -249,7 +249,7 @@ _ADDRESS_LENGTH = 59  # characters of an IPoIB interface's address
 
 
 def wrong_guid(guid: str) -> str | None:
-    """Return why this is not the GUID of a port; None when it can be one."""
+    """Return why a text is not the GUID of a port; None if it can be one."""
     octets = guid.split(":")
     try:
         first, *_ = numbers = [int(octet, 16) for octet in octets]
@@ -263,7 +263,7 @@ def wrong_guid(guid: str) -> str | None:
 
 
 def is_usable_guid(guid: str | None) -> bool:
-    """Return whether a port can talk with this GUID."""
+    """Return whether a GUID can be used on a fabric."""
     return guid is not None and wrong_guid(guid) is None
 
 

@@ -32,7 +32,7 @@ class SystemVersions(Frozen):
 
 
 class ObservedLink(Frozen):
-    """A network interface with its addresses, as a bundle has it."""
+    """A network interface with its addresses, as seen on the node or in the pod."""
 
     name: str
     mtu: int
@@ -81,7 +81,7 @@ class ObservedFolder(Frozen):
 
 
 class ObservedCni(Frozen):
-    """The node's CNI configuration: names of files and types of plugins, never a text."""
+    """What the node's CNI configuration has: names of files and types of plugins, never a text."""
 
     files: tuple[tuple[str, tuple[str, ...]], ...] = ()
     wiring: str = ""
@@ -165,7 +165,7 @@ class ObservedContainer(Frozen):
 
 
 class ObservedQueuePairs(Frozen):
-    """The queue pairs of a container's processes on a device, of one transport."""
+    """How many queue pairs of one transport a container's processes have on a device."""
 
     container: str
     device: str
@@ -199,7 +199,7 @@ class ObservedLimit(Frozen):
 
     @property
     def used_up(self) -> str:
-        """Return the counts that are at their limit, as ``all 100 objects``; "" for none."""
+        """Return the limits that are reached, as ``all 100 objects``; "" for none."""
         counts = (
             (self.handles, self.most_handles, "handles"),
             (self.objects, self.most_objects, "objects"),
@@ -264,7 +264,7 @@ class Observation(Frozen):
 
 
 class UnseenCheck(Frozen):
-    """A check that could not be made, and the parts that were missing for it."""
+    """A check that could not be made, and the parts of the Observation that it lacked."""
 
     code: str
     title: str
@@ -283,7 +283,7 @@ class CardByClaim(Frozen):
 
 
 class ContainerUse(Frozen):
-    """The use of RDMA by the processes of a container with a card; None is not seen."""
+    """How the processes of a container with a card use RDMA; None means not seen."""
 
     container: str
     pinned: int | None = None  # bytes of memory
@@ -342,7 +342,7 @@ class NodeAnswer(Frozen):
 
 
 class NodeDiagnosis(Frozen):
-    """The diagnosis of one node of many."""
+    """The diagnosis of one of several nodes, or why there is none."""
 
     node: str
     diagnosis: Diagnosis | None = None  # None: the node was not seen, for `why`
@@ -350,7 +350,7 @@ class NodeDiagnosis(Frozen):
 
     @property
     def is_dark(self) -> bool:
-        """Return whether too little was seen of the node to call it well."""
+        """Return whether too little was seen of the node to say that it is well."""
         return self.diagnosis is None or self.diagnosis.is_blind
 
 
@@ -372,7 +372,7 @@ class FleetFinding(Frozen):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Return the nodes that have it, each once."""
+        """Return the names of the nodes that have the Finding, each once."""
         return tuple(dict.fromkeys(place.node for place in self.places))
 
 

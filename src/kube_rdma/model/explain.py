@@ -50,7 +50,7 @@ class NodeBasis(Frozen):
 
 
 class ClaimsEvidence(Frozen):
-    """The ResourceClaims of a pod, and the devices that the scheduler has allocated to them."""
+    """The ResourceClaims of a pod, with the devices allocated to them."""
 
     pod: PodClaims
     allocated: tuple[ResourceClaim, ...] = ()
@@ -167,7 +167,7 @@ class SeenFrom(StrEnum):
 
 
 class RdmaCmAddress(Frozen):
-    """An address by which RDMA_CM takes `device`, and the interface that has it."""
+    """The address by which RDMA_CM finds `device`, and the interface that has the address."""
 
     device: str
     interface: str
@@ -201,7 +201,7 @@ class Explanation(Frozen):
 
     @property
     def title(self) -> str:
-        """Return pod/NAMESPACE/NAME, as commands take it."""
+        """Return the pod as commands take it: pod/NAMESPACE/NAME."""
         return f"pod/{self.pod}"
 
     @property

@@ -43,7 +43,7 @@ OWN_NAMES = Hole("platform.own")
 
 
 class Joined(Frozen):
-    """A text of constants and holes."""
+    """A text that is joined of constants and holes."""
 
     parts: tuple[str | Hole, ...]
 
@@ -82,7 +82,7 @@ class Blueprint(Frozen):
 
 
 def joined(*parts: str | Hole) -> Joined:
-    """Return a text of these parts."""
+    """Return a Joined text of these parts."""
     return Joined(parts)
 
 
@@ -109,5 +109,5 @@ class ChartValue(Frozen):
 
     @property
     def in_list(self) -> bool:
-        """Decide whether it is a value of a list's entries."""
+        """Return whether this is a value inside the entries of a list."""
         return "[]" in self.path

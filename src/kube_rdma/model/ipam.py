@@ -40,7 +40,7 @@ Subnet = IPv4Network | IPv6Network
 
 
 def is_default(to: Subnet) -> bool:
-    """Return whether a route there is a default route, or half of one (0.0.0.0/1)."""
+    """Return whether routes to this subnet are default routes, or half of one (0.0.0.0/1)."""
     return to.prefixlen < 2
 
 
@@ -74,12 +74,12 @@ class Family(IntEnum):
         return "IPv4" if self is Family.V4 else "IPv6"
 
     def address(self, number: int) -> Address:
-        """Return the address of this number."""
+        """Return the address of this family with this number."""
         return IPv4Address(number) if self is Family.V4 else IPv6Address(number)
 
 
 class Span(Frozen):
-    """Addresses from `first` to `last`, both ends in it."""
+    """The addresses from `first` to `last`, both included."""
 
     first: Address
     last: Address
@@ -144,7 +144,7 @@ class IPPool(Frozen):
 
     @property
     def routed(self) -> bool:
-        """Return whether it has a default route."""
+        """Return whether the pool has a default route."""
         return any(is_default(route.to) for route in self.routes)
 
 

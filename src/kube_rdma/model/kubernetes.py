@@ -24,7 +24,7 @@ class NamespacedName(Frozen):
 
     @property
     def title(self) -> str:
-        """Return namespace/name, as messages of Kubernetes have it."""
+        """Return the object as namespace/name."""
         return f"{self.namespace}/{self.name}"
 
     def __str__(self) -> str:
@@ -32,7 +32,7 @@ class NamespacedName(Frozen):
 
 
 class Taint(Frozen):
-    """A taint, which keeps pods away; `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
+    """A taint of a node or a device; `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str
     effect: str
@@ -40,7 +40,7 @@ class Taint(Frozen):
 
 
 class Toleration(Frozen):
-    """A taint of nodes or devices that does not keep a pod away; empty key or effect: any."""
+    """A toleration: the taints that do not keep a pod away. An empty key or effect means any."""
 
     key: str = ""
     operator: str = "Equal"
@@ -48,7 +48,7 @@ class Toleration(Frozen):
     effect: str = ""
 
     def covers(self, key: str, value: str, effect: str) -> bool:
-        """Decide whether it is about this taint; one with an unknown operator is about none.
+        """Return whether the toleration matches a taint; with an unknown operator it matches none.
 
         As ToleratesTaint (k8s.io/api core/v1/toleration.go), and of devices devicetoleration.go.
         """
@@ -115,17 +115,17 @@ class PodState(NamespacedName):
 
     @property
     def controlled(self) -> bool:
-        """Decide whether an owner makes another pod in its place (ownerReferences)."""
+        """Return whether the pod has an owner that replaces it when it ends (ownerReferences)."""
         return bool(self.owner)
 
     @property
     def is_over(self) -> bool:
-        """Decide whether no container of it runs again."""
+        """Return whether the pod has ended, so that no container of it runs again."""
         return self.phase in OVER
 
     @property
     def is_static(self) -> bool:
-        """Decide whether its manifest is a file of the node; then the object is only its mirror."""
+        """Return whether the pod is static: a file of its node describes it, no object does."""
         return MIRROR in dict(self.annotations)
 
     @property
@@ -174,12 +174,12 @@ class Condition(SparsePart):
 
 
 def moment(now: datetime) -> str:
-    """Return a time as a status has it (RFC 3339), in whole seconds."""
+    """Return a time in the form of a status (RFC 3339), in whole seconds."""
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_moment(now: datetime) -> str:
-    """Return a time as Leases and Events have it (MicroTime)."""
+    """Return a time in the form of Leases and Events (MicroTime)."""
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -210,7 +210,7 @@ def stalled(
 
 
 def observed(conditions: Iterable[Condition], generation: int) -> tuple[Condition, ...]:
-    """Return the conditions as those of an object of this metadata.generation."""
+    """Return the conditions with this generation as the one that they are about."""
     return tuple(replace(each, observed_generation=generation) for each in conditions)
 
 

@@ -47,7 +47,7 @@ def at_start(nonce: Nonce) -> ContainerId:
 
 
 class PodName(NamespacedName):
-    """A pod as pod resources name it: without its UID."""
+    """The namespace and name of a pod, without its uid, as the kubelet's pod resources have it."""
 
 
 class Promise(Frozen):
@@ -143,7 +143,10 @@ class Edits(Frozen):
 
 
 class CdiFile(Frozen):
-    """A CDI file of kube-rdma, known to be there `since` then (monotonic clock, seconds)."""
+    """A CDI file of kube-rdma, and `since` when it is known to be there, by the monotonic clock.
+
+    `since` is in seconds.
+    """
 
     nonce: Nonce
     container: ContainerId
@@ -165,9 +168,10 @@ class Runtime(Frozen):
 
 
 class PodSandbox(Frozen):
-    """A sandbox of a pod. One that is not `ready` was stopped, or was never made to the end.
+    """A sandbox of a pod, as the container runtime lists it.
 
-    `created`: nanoseconds of the wall clock, good to tell the newest of one pod.
+    One that is not `ready` was stopped, or was never made to the end. `created`: nanoseconds of the
+    wall clock, good to tell the newest of one pod.
     """
 
     container: ContainerId

@@ -44,7 +44,7 @@ class MetricSeries(Frozen):
 
 
 class Durations(Frozen):
-    """A histogram of durations in seconds."""
+    """A histogram of durations in seconds, with its labels."""
 
     family: MetricFamily
     labels: tuple[str, ...]
@@ -61,7 +61,10 @@ class MetricNames(StrEnum):
 
 
 class PortCounters(Frozen):
-    """The files of a port. None and missing entries are files without a value."""
+    """The counters and the state of a port.
+
+    None and missing entries are files without a value.
+    """
 
     number: int
     state: int | None = None  # enum ib_port_state
@@ -73,7 +76,7 @@ class PortCounters(Frozen):
 
 
 class DeviceCounters(Frozen):
-    """An RDMA device with its ports."""
+    """The counters of an RDMA device, port by port."""
 
     name: str
     ports: tuple[PortCounters, ...] = ()
@@ -86,7 +89,10 @@ class DeviceCounters(Frozen):
 
 
 class CounterReadings(Frozen):
-    """The devices of a namespace; `unread` counts files that could not be read or understood."""
+    """The counters of all devices of a namespace.
+
+    `unread` counts files that could not be read or understood.
+    """
 
     devices: tuple[DeviceCounters, ...] = ()
     unread: int = 0
@@ -119,7 +125,7 @@ class ScrapedSample(Frozen):
 
 
 class TrafficKey(Frozen):
-    """The owner of traffic: a port of the node (`pod` empty), or a pod's device."""
+    """Whose traffic it is: a port of the node (`pod` is empty), or a device of a pod."""
 
     device: str
     port: str
@@ -129,7 +135,7 @@ class TrafficKey(Frozen):
 
 
 class TrafficTotals(Frozen):
-    """Counters of one device's port, None where its driver has none. Data is in bytes."""
+    """The traffic counters of a device's port, in bytes; None where its driver has none."""
 
     received: float | None = None
     sent: float | None = None
@@ -149,7 +155,7 @@ class AgentScrape(Frozen):
 
 
 class TrafficRate(Frozen):
-    """One row: bytes a second each way, None where not known; errors a second by their counter."""
+    """The traffic of a device: bytes a second each way (None: not known), errors by counter."""
 
     node: str
     key: TrafficKey

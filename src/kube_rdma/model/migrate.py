@@ -37,18 +37,18 @@ class PluginDaemonSet(NamespacedName):
 
     @property
     def pod(self) -> Document:
-        """Return the spec of its pods."""
+        """Return the spec of the DaemonSet's pods."""
         template: Document = self.spec.get("template") or {}
         return template.get("spec") or {}
 
     @property
     def image(self) -> str:
-        """Return the image of its first container."""
+        """Return the image of the first container of the DaemonSet's pods."""
         return next((str(one.get("image", "")) for one in self.pod.get("containers") or ()), "")
 
     @property
     def labels(self) -> str:
-        """Return the selector of its pods, as `kubectl -l` takes it."""
+        """Return the label selector of the DaemonSet's pods, as `kubectl -l` takes it."""
         chosen = (self.spec.get("selector") or {}).get("matchLabels") or {}
         return ",".join(f"{key}={value}" for key, value in sorted(chosen.items()))
 
@@ -89,7 +89,7 @@ class PluginConfig(Frozen):
 
 
 class MigrationView(Frozen):
-    """A cluster as `kube-rdma migrate plan` reads it."""
+    """A cluster as it was read for `kube-rdma migrate plan`."""
 
     plugins: tuple[PluginDaemonSet, ...] = ()
     policies: tuple[VendorPolicy, ...] = ()
@@ -127,7 +127,7 @@ class PlanStep(Frozen):
 
 
 class TakeoverPlan(Frozen):
-    """The way from another plugin to kube-rdma, and back."""
+    """The plan to move a cluster from another plugin to kube-rdma, and back."""
 
     source: MigrationSource | None  # None: nothing is to do, and `notes` say why
     resources: tuple[str, ...] = ()
@@ -158,7 +158,7 @@ class ServingView(Frozen):
 
 
 class ServingPlan(Frozen):
-    """The way of a node from the device plugin to claims, and back."""
+    """The plan to move a node from the device plugin to claims, and back."""
 
     view: ServingView
     steps: tuple[PlanStep, ...]

@@ -44,12 +44,12 @@ class UpgradePolicy(Frozen):
 
     @property
     def drains(self) -> DrainPolicy | None:
-        """Return the drain, as far as nodes are emptied at all."""
+        """Return the policy's drain if the operator evicts pods at all, else None."""
         return self.drain if self.automatic else None
 
 
 class DriverPod(Frozen):
-    """A driver's pod on a node."""
+    """A pod of a driver DaemonSet on a node."""
 
     name: str
     uid: str
@@ -162,7 +162,7 @@ class UpgradePlan(Frozen):
 
 
 class UpgradeState(Frozen):
-    """The state of the upgrade of all nodes."""
+    """How far the upgrade of drivers on all nodes is."""
 
     current: bool
     reason: str  # a word for programs
@@ -173,7 +173,7 @@ class UpgradeState(Frozen):
 
 
 class ComponentName(StrEnum):
-    """The parts of a policy, by the names that its status has for them; in the order of v0.1.0.
+    """The parts of a NicClusterPolicy, by their names in its status, in the order of v0.1.0.
 
     Later releases put the SR-IOV plugin behind the shared one.
     """
@@ -188,7 +188,7 @@ PLUGINS = (ComponentName.DEVICE_PLUGIN, ComponentName.SRIOV_PLUGIN)
 
 
 class AppliedState(StrEnum):
-    """The state of a part, as the status spells it; a part that nobody asks for is ignored."""
+    """The state of a part of a policy, as the status spells it; an unwanted part is ignored."""
 
     READY = "ready"
     NOT_READY = "notReady"
@@ -197,7 +197,7 @@ class AppliedState(StrEnum):
 
 
 class ComponentImage(Frozen):
-    """An image as a policy names it: the three parts of which each component makes its tag."""
+    """The image of a component in a policy: repository, name and version."""
 
     repository: str
     image: str
@@ -205,7 +205,7 @@ class ComponentImage(Frozen):
 
     @property
     def digest(self) -> str:
-        """Return the version, where it is a digest."""
+        """Return the image's version if it is a digest, else ""."""
         return self.version if ":" in self.version else ""
 
 
@@ -268,18 +268,19 @@ class ClusterPolicy(Frozen):
 
     @property
     def plugins(self) -> tuple[DevicePluginSection, ...]:
-        """Return the device plugins that it wants."""
+        """Return the device plugins that the policy wants."""
         return tuple(filter(None, (self.device_plugin, self.sriov_plugin)))
 
     @property
     def is_empty(self) -> bool:
-        """Decide whether it wants nothing that kube-rdma deploys."""
+        """Return whether the policy wants nothing that kube-rdma deploys."""
         return not (self.driver or self.peer_driver or self.plugins)
 
 
 class PolicyNode(Frozen):
-    """A node as its labels describe it, by which a driver's image is chosen; "" where one is
-    missing.
+    """A node as its labels describe it, by which a driver's image is chosen.
+
+    A field is "" where the label is missing.
     """
 
     name: str
@@ -308,7 +309,7 @@ class ComponentStatus(Frozen):
 
 
 class DaemonSetProgress(Frozen):
-    """The API server's counts of a DaemonSet's pods."""
+    """How many pods of a DaemonSet are wanted and available, by the API server."""
 
     desired: int = 0
     available: int = 0
@@ -421,10 +422,10 @@ _SINCE = (((24, 4), OF_26), ((5, 7), OF_23))
 
 
 def contract_of(image: ComponentImage) -> DriverContract:
-    """Return the row of an image, by its name where that tells the row, else by its version.
+    """Return the DriverContract of an image, by its name, else by its version.
 
-    A digest says no version: then doca-driver is of the last row, and mofed of the one before. An
-    image of another name, as people build them, is of 0.1.0 unless its version is a later one's.
+    A digest says no version: then doca-driver is of the last release, and mofed of the one before.
+    An image of another name, as people build them, is of 0.1.0 unless its version is a later one's.
     """
     if image.image == _FIRST_NAME:
         return OF_0_1

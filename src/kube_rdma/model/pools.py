@@ -136,7 +136,7 @@ MOST = 2**31 - 2
 
 
 class RdmaLimits(Frozen):
-    """The most handles and objects of an RDMA device; None: no limit."""
+    """The most handles and objects that a pod may have of an RDMA device; None: no limit."""
 
     handles: int | None = None
     objects: int | None = None
@@ -158,7 +158,7 @@ class DeviceUse(Frozen):
 
 
 class PodDeviceUse(Frozen):
-    """The use of a device by a named pod, with the limits of the pod."""
+    """How much of an RDMA device a named pod uses, and its limits."""
 
     namespace: str
     pod: str
@@ -173,7 +173,7 @@ ShareId = NewType("ShareId", str)  # the device id that the kubelet sees; it all
 
 
 class Mode(StrEnum):
-    """The way in which cards are given to pods; pools/rules/modes has a row for each."""
+    """How cards are given to pods; pools/rules/modes has a row for each mode."""
 
     HCA = "hca"
     EXCLUSIVE = "exclusive"
@@ -237,10 +237,10 @@ class Variables(StrEnum):
 
 
 class FunctionRange(Frozen):
-    """Virtual functions of a physical one: ``ens2f0#0,2-7``.
+    """Virtual functions of a physical one, as ``ens2f0#0,2-7``.
 
-    `parent` is the interface or the PCI address of the physical function, `indexes` are ranges with
-    both ends; without any, the physical function itself and all its virtual ones are meant.
+    `parent` is the interface or the PCI address of the physical function. `indexes` are ranges with
+    both ends included; without any, the physical function and all its virtual ones are meant.
     """
 
     parent: str
@@ -275,7 +275,7 @@ class Selector(Frozen):
 
 
 class ExtraInfo(Frozen):
-    """Facts that a document adds to what its containers are told; `card` "*" means every one."""
+    """Additional facts about a card for containers; `card` "*" means every card."""
 
     card: str
     facts: tuple[tuple[str, str], ...]
@@ -309,9 +309,9 @@ class PoolSpec(Frozen):
 
 
 class AppliedPools(Frozen):
-    """A record of the agent: the specs in force, by which the shares that pods hold were made.
+    """A record of the agent: the pool specs by which shares that pods hold were made.
 
-    Also those that nobody has any more, as long as pods hold shares of them.
+    It also has specs that are not configured any more, as long as pods hold shares of them.
     """
 
     specs: tuple[PoolSpec, ...]
@@ -361,7 +361,7 @@ class Offer(Frozen):
 
 
 class FileMount(Frozen):
-    """A file or folder of the host that the container sees, read-only."""
+    """A file or folder of the host that is mounted read-only into a container."""
 
     host_path: str
     container_path: str
@@ -419,7 +419,7 @@ class SetFunctions(Frozen):
     autoprobe: bool = True
 
     def __str__(self) -> str:
-        """Return what is done, for the log."""
+        """Return what is done to the card, for the log."""
         return f"{self.name} gets {self.wanted} virtual functions in place of {self.now}"
 
 
@@ -448,7 +448,7 @@ class MadeFunctions(Frozen):
 
 
 class ClusterNodePolicy(Frozen):
-    """One policy. Its selector is a set of labels that a node has to have, all of them."""
+    """A NodePolicy, for the nodes that have all labels of its selector."""
 
     name: str
     selector: tuple[tuple[str, str], ...]
@@ -460,7 +460,7 @@ class ClusterNodePolicy(Frozen):
 
 
 class NodeSpecs(Frozen):
-    """The pools, functions and rails that policies ask of one node."""
+    """The pools, functions and rails that policies want on one node."""
 
     pools: tuple[PoolSpec, ...] = ()
     functions: tuple[FunctionsSpec, ...] = ()
@@ -520,7 +520,7 @@ class PolicyRollup(Frozen):
         return sum(count for _, count in self.counts)
 
     def count(self, outcome: PolicyOutcome) -> int:
-        """Return on how many of them this was the outcome."""
+        """Return on how many nodes the policy had this outcome."""
         return dict(self.counts).get(outcome, 0)
 
 
@@ -538,5 +538,5 @@ _RESOURCE = re.compile(RESOURCE)
 
 
 def is_extended_resource(name: str) -> bool:
-    """Decide whether the kubelet takes `name` for a resource of a plugin."""
+    """Return whether a name is that of an extended resource to the kubelet."""
     return _RESOURCE.fullmatch(name) is not None

@@ -56,7 +56,7 @@ class ReportedPort(kubernetes.SparsePart):
 
     @property
     def gbps(self) -> float | None:
-        """Return the rate as a number; None where the kernel does not tell it."""
+        """Return the port's rate in Gbit/s; None where the kernel does not tell it."""
         return self.rate_gbps if self.rate is None else gbps(self.rate)
 
 
@@ -120,11 +120,11 @@ class ReportedPool(kubernetes.SparsePart):
 
     @property
     def by_claims(self) -> bool:
-        """Decide whether claims serve the pool."""
+        """Return whether pods get the pool's cards by claims, not by the device plugin."""
         return self.serve == "claims"
 
     def __str__(self) -> str:
-        """Return rdma/hca 1000/1000, and by which way if it is not the device plugin."""
+        """Return resource and shares as ``rdma/hca 1000/1000``, with ``by claims`` if so."""
         way = " by claims" if self.by_claims else ""
         return f"{self.resource} {self.healthy}/{self.shares}{way}"
 
@@ -302,12 +302,12 @@ class Workload(Frozen):
 
     @property
     def title(self) -> str:
-        """Return namespace/name."""
+        """Return the workload as namespace/name."""
         return f"{self.namespace}/{self.name}"
 
 
 class ProgramPod(Frozen):
-    """A pod of a workload."""
+    """A pod of one of kube-rdma's workloads, and why it is not ready."""
 
     workload: str  # its title
     namespace: str
@@ -318,7 +318,7 @@ class ProgramPod(Frozen):
 
 
 class PolicyState(Frozen):
-    """The status of a NicClusterPolicy, as far as it is judged."""
+    """The facts of a NicClusterPolicy's status by which its health is judged."""
 
     title: str  # with its namespace; without, where the definition is for the whole cluster
     state: str
@@ -328,7 +328,7 @@ class PolicyState(Frozen):
 
 
 class NodePolicyState(Frozen):
-    """The status of a NodePolicy, as far as it is judged."""
+    """The facts of a NodePolicy's status by which its health is judged."""
 
     name: str
     seen: bool = False  # a controller has looked at this version
@@ -342,7 +342,7 @@ class NodePolicyState(Frozen):
 
 
 class AddressPool(Frozen):
-    """The status of an IPPool, as far as it is judged."""
+    """The facts of an IPPool's status by which its health is judged."""
 
     name: str
     ranges: str
@@ -397,7 +397,7 @@ class ClusterFacts(Frozen, dict=True):
     read_at: datetime | None = None  # None: nobody can say how old a report is
 
     def age(self, report: NodeReport) -> float | None:
-        """Return the seconds since a report was renewed; None where it does not say when."""
+        """Return the seconds since a report was renewed; None if that is not known."""
         with suppress(ValueError, TypeError):  # what is no time, or one without a zone
             renewed = datetime.fromisoformat(report.renew_time)
             return (self.read_at - renewed).total_seconds() if self.read_at else None
@@ -405,7 +405,7 @@ class ClusterFacts(Frozen, dict=True):
 
     @cached_property
     def agents(self) -> Mapping[str, tuple[ProgramPod, ...]]:
-        """Return the pods of agents on each node."""
+        """Return the pods of kube-rdma's agents, by node."""
         titles = {w.title for w in self.workloads or () if w.role is ProgramRole.AGENT}
         pods: dict[str, tuple[ProgramPod, ...]] = {}
         for pod in self.pods or ():
@@ -415,22 +415,22 @@ class ClusterFacts(Frozen, dict=True):
 
     @property
     def is_blind(self) -> bool:
-        """Decide whether a part was not read without which nothing can be told."""
+        """Return whether a part is unread without which the cluster's health cannot be judged."""
         return any(one.part in _ESSENTIAL for one in self.not_seen)
 
     @property
     def is_unreported(self) -> bool:
-        """Decide whether agents report, and the kind that they write is not installed."""
+        """Return whether agents write NodeReports, and the kind NodeReport is not installed."""
         return "NodeReport" in self.missing and any(w.reports for w in self.workloads or ())
 
     @property
     def hides_cards(self) -> bool:
-        """Decide whether nothing is known of the nodes' cards, though agents report them."""
+        """Return whether nothing is known of the nodes' cards, though agents report them."""
         return self.is_unreported or any(one.part == "NodeReport" for one in self.not_seen)
 
 
 class ClusterHealth(StrEnum):
-    """The health of a cluster."""
+    """Whether a cluster is healthy, has problems, or too little was seen of it."""
 
     HEALTHY = "healthy"
     PROBLEMS = "problems"
@@ -451,7 +451,7 @@ class CardState(StrEnum):
 
 
 class GridCard(Frozen):
-    """A card at its place; `why` is the first reason that it is not well."""
+    """A card in the grid of nodes and cards; `why` is the first reason why it is not well."""
 
     name: str
     state: CardState
@@ -459,7 +459,10 @@ class GridCard(Frozen):
 
 
 class GridRow(Frozen):
-    """A node with its cards by PCI address, which is how rails are numbered without a policy."""
+    """A node in the grid, with its cards by PCI address.
+
+    Rails are numbered in this order without a policy.
+    """
 
     node: str
     cards: tuple[GridCard, ...]

@@ -36,7 +36,7 @@ class NamedNetwork(Frozen):
 
     @property
     def title(self) -> str:
-        """Return the name that an annotation writes: namespace/name."""
+        """Return the network as an annotation names it: namespace/name."""
         return f"{self.namespace}/{self.name}"
 
     @property
@@ -46,7 +46,7 @@ class NamedNetwork(Frozen):
 
 
 class NetworkPool(Frozen):
-    """An IPPool: free addresses, and the namespaces that it is for; none: for all."""
+    """An IPPool with its free addresses, and the namespaces that may use it; none means all."""
 
     name: str
     free: str = ""
@@ -61,7 +61,7 @@ class CardClass(Frozen):
 
 
 class NamespaceQuota(Frozen):
-    """The limit that a ResourceQuota of the namespace sets for a resource."""
+    """The limit that a ResourceQuota sets for a resource in a namespace."""
 
     resource: str
     hard: int
@@ -70,7 +70,7 @@ class NamespaceQuota(Frozen):
 
 
 class AgentFacts(Frozen):
-    """The facts about all agents that count for a pod, by their workloads."""
+    """What all agents have in common that matters to a pod: settings of their workloads."""
 
     # The namespaces whose networks all pods may name, where agents keep networks to their
     # namespaces; None: agents keep none.
@@ -123,7 +123,7 @@ class AllowedNetwork(Frozen):
 
 
 class ResourceListing(Frozen):
-    """The resources, classes and networks for pods of a namespace."""
+    """What pods of a namespace may ask for: resources, classes and networks."""
 
     namespace: str
     resources: tuple[NamedResource, ...] = ()

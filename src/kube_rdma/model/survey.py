@@ -51,7 +51,10 @@ class Survey(Frozen):
         return self.with_netdevs(uses, lambda one: replace(one, use=uses.get(one.name)))
 
     def with_netdevs(self, names: Container[str], change: Callable[[Netdev], Netdev]) -> Survey:
-        """Return the survey with changed interfaces of the functions that have one of `names`."""
+        """Return the Survey with `change` made to all interfaces of some functions.
+
+        These functions have an interface of one of `names`.
+        """
         functions = (
             replace(one, netdevs=tuple(map(change, one.netdevs)))
             if any(netdev.name in names for netdev in one.netdevs)
@@ -69,7 +72,7 @@ class Verdict(Frozen):
 
     @property
     def usable(self) -> bool:
-        """Decide whether nothing stands against giving this device to a pod."""
+        """Return whether a pod can get this device."""
         return not self.reasons
 
 
@@ -101,14 +104,14 @@ class TopologyGroup(Frozen):
 
 
 class TopologyBridge(Frozen):
-    """A host bridge, such as ``pci0000:40``; empty for what sits on no PCI function."""
+    """A host bridge such as ``pci0000:40``, with its devices; "" for devices on no PCI function."""
 
     root: str
     groups: tuple[TopologyGroup, ...]
 
 
 class TopologySocket(Frozen):
-    """A NUMA node, which is a socket on most machines; None: the kernel does not know it."""
+    """A NUMA node, a socket on most machines, with its host bridges; None: not known."""
 
     numa_node: int | None
     bridges: tuple[TopologyBridge, ...]

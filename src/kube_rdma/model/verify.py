@@ -53,7 +53,7 @@ class PerftestRun(Frozen):
 
 
 class PodDevice(Frozen):
-    """An RDMA device as a pod has it."""
+    """An RDMA device as programs in a pod see it."""
 
     name: str
     port: int = 1
@@ -63,7 +63,7 @@ class PodDevice(Frozen):
 
 
 class PairedPod(Frozen):
-    """A pod that takes part."""
+    """A pod that takes part in a measurement, with its RDMA devices."""
 
     title: str  # as tables show it; it stays the same in the next run
     namespace: str
@@ -100,7 +100,7 @@ class PairOutcome(Frozen):
     failure: str = ""  # why
 
     def standing(self, *, latency: bool) -> PerftestRow | None:
-        """Return the row that stands for the pair: the highest bandwidth, the lowest latency."""
+        """Return the row that counts as the pair's result: highest bandwidth, or lowest latency."""
         choose = min if latency else max
         return choose(self.rows, key=lambda row: row.figure, default=None)
 
@@ -187,7 +187,7 @@ class PairProof(Frozen):
 
     @property
     def holds(self) -> bool:
-        """Decide whether something was measured, and all that was is well."""
+        """Return whether some pairs were measured, and all of these are good."""
         return bool(self.rated) and all(pair.rating is Rating.WELL for pair in self.rated)
 
     @property
@@ -201,7 +201,7 @@ class PairProof(Frozen):
 
 
 class BandwidthPlan(Frozen):
-    """A BandwidthCheck's spec, compiled: what to measure and what is good enough.
+    """What a BandwidthCheck is to measure, and what is good enough.
 
     It measures running pods, which `selector` chooses, or copies of the pod `template`.
     """
@@ -221,7 +221,7 @@ class BandwidthPlan(Frozen):
 
 
 class BandwidthHistory(Frozen):
-    """The last run of a check, as far as it decides when the next one is due."""
+    """The times of a check's last run, by which the next one is due."""
 
     generation: int
     began: datetime

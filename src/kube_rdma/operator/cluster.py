@@ -56,7 +56,7 @@ def driver_pod(
 
 
 def is_ready(pod: kinds.FullPod) -> bool:
-    """Decide whether the pod's condition Ready holds."""
+    """Return whether the pod is ready, by its condition Ready."""
     conditions = kinds.status_of(pod).conditions
     return any(each.type == "Ready" and each.status == "True" for each in conditions)
 
@@ -140,10 +140,10 @@ def progress_of(
 
 
 def _unpulled(pods: Collection[kinds.FullPod]) -> str:
-    """Return a sentence about an image that nodes cannot pull; "" where all can.
+    """Return a sentence about an image that nodes cannot pull; "" if all can.
 
-    The kubelet changes between the two words of a try and the pause behind it, so both are named:
-    the sentence stands still.
+    While a pull is retried the kubelet's reason changes between two words, so both are named: the
+    sentence does not change.
     """
     by_node = sorted(pods, key=lambda pod: (pod.spec.node_name, pod.name))
     lacking = [(pod, why) for pod in by_node if (why := _pull_fault(pod))]
@@ -167,7 +167,7 @@ def _pull_fault(pod: kinds.FullPod) -> str:
 async def apply_document(
     cluster: Cluster, kind: ObjectKind[kinds.Json, Any], document: kinds.Json
 ) -> None:
-    """Write a document, taking its fields from whoever else wrote them; made if missing."""
+    """Create or change an object so that it has the document's fields, whoever wrote it before."""
     meta = document["metadata"]
     owners = tuple(Owner(*map(owner.get, _OF_OWNER)) for owner in meta["ownerReferences"])
     wanted = Wanted(
@@ -211,7 +211,7 @@ NIC_CLUSTER_POLICY_STATUS = NIC_CLUSTER_POLICY.read_as(NOTHING, NIC_CLUSTER_POLI
 def policy_of(
     stored: Stored[PolicyText, Any], namespace: str = ""
 ) -> operator.ClusterPolicy | None:
-    """Return the policy of an object; None when it is refused.
+    """Return the policy of an object with name and namespace; None when it is refused.
 
     `namespace` is the operator's, where the objects of a cluster-wide policy go.
     """

@@ -294,7 +294,7 @@ class Operator:
             self._wake.set()
 
     async def _sleep(self, failures: int) -> None:
-        """Wait until something changes, or it is time for another try."""
+        """Wait until something changes, or until the time for another try."""
         every = self._timing.upgrade if self._upgrading else self._timing.every
         seconds = min(every, self._timing.pause(failures) + 1.0) if failures else every
         if await has_happened(self._wake, seconds):

@@ -49,7 +49,7 @@ class UpgradeOutcome(Frozen):
 
 
 class Upgrades:
-    """The changes of drivers in one cluster."""
+    """Changes drivers on the nodes of one cluster, step by step."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

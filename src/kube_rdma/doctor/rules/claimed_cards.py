@@ -19,7 +19,7 @@ from kube_rdma.pools.rules.claimed_cards import ClaimedCard, claimed_cards, rdma
 
 
 class PodCard(Frozen):
-    """A card of a container, and its RDMA device as the node and as the pod show it."""
+    """A card that a container holds by a claim, with its RDMA device on the node and in the pod."""
 
     claimed: ClaimedCard
     on_node: Device | None
@@ -32,7 +32,7 @@ class PodCard(Frozen):
 
     @property
     def container(self) -> str:
-        """Return the container that has it."""
+        """Return the name of the container that holds the card."""
         return self.claimed.held.container
 
     @property
@@ -48,7 +48,7 @@ class PodCard(Frozen):
         return name or card.pci or card.interface
 
     def __str__(self) -> str:
-        """Return the card and the driver that gave it."""
+        """Return the card's title and the driver that gave the card, for a sentence."""
         return f"{self.title} of driver {self.claimed.driver}"
 
 

@@ -82,7 +82,7 @@ def _root(finding: Finding, every: Sequence[Finding]) -> str:
 
 
 def diagnose_fleet(answers: Iterable[model.NodeAnswer]) -> model.FleetDiagnosis:
-    """Return the Findings of each node that answered, and those that nodes have in common."""
+    """Return the diagnosis of each node, and the Findings that several nodes share."""
     answers = tuple(answers)
     unlike = outliers([one.seen for one in answers if one.seen])
     nodes = []

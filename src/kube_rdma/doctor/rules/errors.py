@@ -118,14 +118,14 @@ def below_peers(seen: Observation, value: _Value) -> Iterator[tuple[Device, Port
 
 
 def roce_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
-    """Yield ports of hardware that are up and speak Ethernet."""
+    """Yield active Ethernet ports of hardware devices."""
     for device, port in active_ports(seen):
         if port.link_layer is LinkLayer.ETHERNET:
             yield device, port
 
 
 def active_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
-    """Yield ports of hardware that are up, without those of functions behind its switch."""
+    """Yield active ports of hardware devices, without representors of functions behind a switch."""
     for device in seen.survey.devices if seen.survey else ():
         for port in device.own_ports:
             if device.pci and port.state is PortState.ACTIVE:

@@ -39,12 +39,12 @@ _POOL = "IPPool "
 
 
 def is_share(resource: str) -> bool:
-    """Return whether an extended resource is one of RDMA cards, by its name."""
+    """Return whether a resource is one of shares of RDMA cards, by its usual names."""
     return matches(resource, USUAL.shares)
 
 
 def has_share(container: doctor.ObservedContainer) -> bool:
-    """Return whether a container asks for such a resource."""
+    """Return whether a container asks for a resource of shares of RDMA cards."""
     return any(is_share(resource) for resource, _ in container.asks)
 
 
@@ -56,7 +56,7 @@ def sharing(seen: doctor.Observation) -> list[doctor.ObservedContainer]:
 
 
 def devices_of(seen: doctor.Observation) -> Iterator[tuple[doctor.ObservedContainer, Device]]:
-    """Yield the containers with the RDMA devices whose device nodes they have."""
+    """Yield each container that holds cards with each RDMA device whose device nodes it has."""
     survey = seen.pod.survey if seen.pod else None
     for container in sharing(seen):
         for device in survey.devices if survey else ():

@@ -25,7 +25,7 @@ from kube_rdma.model.finding import Finding, Severity, Stage
 
 
 class PodBookings(Frozen):
-    """The bookings of a pod's claims, and the refusals of the others."""
+    """The claims of a pod that were booked, and why others were refused."""
 
     prepared: tuple[PreparedClaim, ...] = ()
     refusals: tuple[Finding, ...] = ()

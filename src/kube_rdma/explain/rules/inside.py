@@ -69,7 +69,7 @@ def missing(evidence: PodEvidence, seen: Sequence[SeenInterface]) -> tuple[str, 
 def connections(
     evidence: PodEvidence, plan: PodPlan, seen: Sequence[SeenInterface]
 ) -> Iterator[RdmaCmAddress]:
-    """Yield the address that RDMA_CM has to take for a device: the pod's own, else the node's.
+    """Yield the address that RDMA_CM has to take for each device: the pod's own, or the node's.
 
     Where a card is in a bond, the bond has the node's addresses.
     """
@@ -156,9 +156,10 @@ def device_nodes_from(evidence: PodEvidence) -> SeenFrom:
 
 
 def pinned(evidence: PodEvidence) -> Iterator[tuple[str, int]]:
-    """Yield by container with device nodes the bytes that its programs have pinned, where seen.
+    """Yield containers with device nodes, and the bytes of memory that their programs pinned.
 
-    Verbs pin what they register: this is what UCX or NCCL chose, settings only advise them.
+    Only where that was seen. Verbs pin what they register: this is what UCX or NCCL chose, settings
+    only advise them.
     """
     for container in _containers(evidence):
         if container.nodes and container.pinned is not None:

@@ -38,7 +38,7 @@ _ANEW = "Wait until the card is back, or create the pod again"
 
 
 class PodPlan(Frozen):
-    """The plan of a pod's networks, as far as it could be made."""
+    """The plan of a pod's networks, as far as it could be made, with its shares and refusals."""
 
     entries: tuple[attachment.MatchedEntry, ...] = ()  # the networks that it asks for
     granted: tuple[attachment.GrantedShare, ...] = ()
@@ -213,10 +213,10 @@ def _at_hand(pool: Pool, basis: NodeBasis, own: Collection[CardId]) -> list[Shar
 
 
 def _has_left(card: Card, spec: PoolSpec, basis: NodeBasis) -> bool:
-    """Decide whether a card lacks on the node what every card of its pool has there.
+    """Return whether a card is inside some pod, for the node lacks its device or interface.
 
-    That is an RDMA device, and an interface on Ethernet. Functions for user space have neither,
-    and InfiniBand has an interface only where IPoIB is loaded.
+    Every card of its pool has an RDMA device there, and an interface on Ethernet. Functions for
+    user space have neither, and InfiniBand has an interface only where IPoIB is loaded.
     """
     if link_of(card, basis.host) is not None:
         return False

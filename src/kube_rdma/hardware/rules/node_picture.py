@@ -48,7 +48,7 @@ Spot = tuple[int | None, str, PciAddress | None]
 
 
 def node_topology(survey: model.Survey) -> tuple[model.TopologySocket, ...]:
-    """Return the node by what its parts sit below, in the order of their addresses."""
+    """Return the picture of a node: sockets, host bridges, switches, and what is below them."""
     gpus: dict[Spot, list[model.PlacedGpu]] = defaultdict(list)
     for number, gpu in enumerate(survey.gpus):
         gpus[_spot(gpu.seat, gpu.seat.numa_node)].append(model.PlacedGpu(number, gpu))
@@ -74,7 +74,7 @@ def _order(spot: Spot) -> tuple[bool, int, bool, str, str]:
 
 
 def switch_above(seat: PciPosition) -> PciAddress | None:
-    """Return the upper side of the PCIe switch that a function is right below, if any.
+    """Return the PCIe switch right above a function, by its upper port; None if there is none.
 
     The kernel shows each port of a switch as a bridge: the upper side, then one for each way down.
     """

@@ -41,7 +41,7 @@ _WORDS = {
 
 
 class ChangeKind(StrEnum):
-    """The kind of thing that has changed."""
+    """What a change is about: a device, a port, a GPU or the node."""
 
     DEVICE = "device"
     PORT = "port"

@@ -66,7 +66,7 @@ def device_names(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def _row(verdict: Verdict, names: Mapping[PciAddress, str], *, wide: bool) -> PageRow:
-    """Return the lines of a device with its state, and under them the reasons against it."""
+    """Return the row of a device with its ports, and the reasons why it cannot be used."""
     first, *others = _lines(verdict, names)
     if wide:
         device = verdict.device

@@ -85,7 +85,7 @@ def _value(text: str, start: int, where: str) -> tuple[Any, int]:
 
 
 def _typed(text: str) -> Any:
-    """Return a word of YAML or a whole number as what it means, all else as a text."""
+    """Return the value of an unquoted word: a YAML word, a whole number, else the text itself."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     return int(text) if _INTEGER.fullmatch(text) else _plain(text)

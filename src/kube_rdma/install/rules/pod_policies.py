@@ -70,7 +70,7 @@ def _held(pod: str, count: str) -> str:
 
 
 def _of_pod(pod: str) -> dict[str, str]:
-    """Return expressions about a pod, or the template of one, by name."""
+    """Return the CEL expressions for facts about a pod or pod template, by variable name."""
     init = f"{pod}.spec.?initContainers.orValue([])"
     every = f"({pod}.spec.containers + {init})"
     annotations = f"{pod}.?metadata.?annotations.orValue({{}})"
@@ -116,7 +116,7 @@ def _policy(
 
 
 def _binding(kind: str, name: str, policy_name: str = "", **spec: Node) -> Json:
-    """Return the binding of a policy, the one of this name unless another is named."""
+    """Return the binding of an admission policy, which has the binding's name or `policy_name`."""
     return {
         "apiVersion": API,
         "kind": f"{kind}AdmissionPolicyBinding",
@@ -192,7 +192,10 @@ _TERMS = (
 
 
 def _fixed(label: str, modes: Sequence[Mode]) -> str:
-    """Return whether selector or affinity fix a label of the pod's node to one of these modes."""
+    """Return the CEL condition that selector or affinity demand one of these values of a label.
+
+    The values are modes; the label is one of nodes.
+    """
     among = [str(mode) for mode in modes]
     holds = (
         f"term.?matchExpressions.orValue([]).exists(one, one.key == '{label}' && "
@@ -213,7 +216,7 @@ def _only(modes: Sequence[Mode]) -> str:
 
 
 def _without(resources: str) -> str:
-    """Return whether no container of the pod asks for one of a list of resources."""
+    """Return the CEL condition that no container of the pod asks for a resource of the list."""
     return f"pod.containers.all(c, {LIMITS}.all(key, !{_among(resources)}))"
 
 
@@ -254,7 +257,7 @@ _VEPFS = (
 
 
 class _CelRule(Frozen):
-    """A condition that holds for each `pod`, and an expression for the sentence otherwise."""
+    """A CEL condition that each pod must fulfil, and the CEL expression for the message if not."""
 
     holds: str
     sentence: str
@@ -422,7 +425,7 @@ def _add(path: str, value: str) -> str:
 
 
 def _for_each(field: str, chosen: str, which: str, patch: str) -> str:
-    """Return a patch for each container `c` of a list, at place `i`, that `which` holds of."""
+    """Return CEL that patches each container `c` with index `i` for which `which` is true."""
     containers = f"object.spec.{field}"
     return (
         f"{chosen} && has({containers}) ? {containers}.transformList(i, c, {which}, {patch}) : []"
@@ -448,7 +451,7 @@ _LOCK = f"{_CONTEXT}.capabilities{{add: ['IPC_LOCK']}}"
 
 
 def _lock(field: str) -> str:
-    """Return the capability for each container of a list, in the deepest object that it has."""
+    """Return CEL that adds the capability to each container of a field, where it is missing."""
 
     def place(below: str) -> str:
         return f"'/spec/{field}/' + string(i) + '/securityContext{below}'"
@@ -486,7 +489,7 @@ _VOLUME = (
 
 
 def _mount(field: str) -> str:
-    """Return the mount for each container of a list that has nothing there."""
+    """Return CEL that adds the /dev/shm mount to each container of a field without such a mount."""
     path = f"'/spec/{field}/' + string(i) + '/volumeMounts"
     appended, first = f"{path}/-'", f"{path}'"
     patch = f"has(c.volumeMounts) ? {_add(appended, _MOUNT)} : {_add(first, f'[{_MOUNT}]')}"

@@ -83,7 +83,7 @@ def labelled(blueprint: Blueprint, part: str) -> Blueprint:
 
 
 def version_label(tag: str, digest: str = "") -> str:
-    """Return the version of an image as a label: its digest where it has one, else its tag."""
+    """Return the version of an image as a label value: its digest if it has one, else its tag."""
     return (digest or tag).replace(":", "-")[:_LONGEST].strip(_ENDS)
 
 

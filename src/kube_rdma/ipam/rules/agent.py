@@ -45,7 +45,11 @@ def _nothing(_: ipam.Block | None) -> ipam.Bits:
 
 
 def acquire_lease(agent: IpamAgentState) -> Effects[None]:
-    """Get the right to grant, then confirm all holdings; wait while another journal has it."""
+    """Acquire the node's lease, then confirm all of its holdings.
+
+    Wait while the lease is another journal's. Raise Broken where the journal was lost while pods
+    may live.
+    """
     seen: ipam.NodeLease | None = None
     since: float = yield effects.Clock()
     while True:
@@ -512,7 +516,7 @@ def _unheld(bits: ipam.Bits, block: ipam.Block | None) -> ipam.Bits:
 
 
 def _acquire_slice(agent: IpamAgentState, subpool: Subpool) -> Effects[_Outcome]:
-    """Acquire a slice of the subpool for this node, unless it has one by now."""
+    """Acquire a slice of the subpool for this node, unless it already owns one."""
     if not own_part(agent.state.node, agent.state.holdings, subpool):
         yield from _see_all(agent)
     chosen = choose_slice(agent.state, agent.blocks, subpool)

@@ -128,7 +128,10 @@ def is_rollback(old: ipam.Block | None, new: ipam.Block | None) -> bool:
 
 
 def is_older(block: ipam.Block, other: ipam.Block) -> bool:
-    """Return whether `block` is older than `other` by the API server's count, where it has one."""
+    """Return whether `block` is an older version than `other`.
+
+    False where versions of the API server cannot be compared.
+    """
     return _number(block.version) < _number(other.version)
 
 
@@ -234,7 +237,7 @@ def choose_addresses(
 def free_of(
     block: ipam.Block | None, subpool: subpools.Subpool, key: ipam.BlockKey, count: int
 ) -> ipam.Bits:
-    """Return up to `count` free addresses of the block, those without a pin first."""
+    """Return up to `count` free addresses of a block in the subpool, those without a pin first."""
     free = subpools.mask(subpool, key) & ~held(block)
     fresh = free & ~pinned(block)
     return subpools.lowest(fresh or free, count)

@@ -183,7 +183,7 @@ class IpamAgentState(Struct):
     is_watch_interrupted: Callable[[], bool] = lambda: False
 
     def may_acquire(self, now: float) -> bool:
-        """Return whether the node may take addresses that it does not hold."""
+        """Return whether the node may take addresses that it does not hold yet."""
         return now >= self.recall_until and not self.is_in_doubt
 
     @property
@@ -203,9 +203,10 @@ class IpamAgentState(Struct):
         return max((subpool.cooldown for subpool in every), default=0.0)
 
     def note_rollback(self, now: float, *, of_machine: bool = False) -> None:
-        """Grant and acquire nothing until the node has acquired its lease again.
+        """Grant and acquire no address until the node has acquired its lease again.
 
-        `of_machine`: this machine went back, not the store, so nothing that it believes is sure.
+        `of_machine` says that this machine went back to an older state, not the store: nothing that
+        it believes is sure.
         """
         if self.is_rolled_back:
             self.state = suspend_right(self.state)
@@ -216,7 +217,7 @@ class IpamAgentState(Struct):
         self.state = after_rollback(self.state, self.blocks, self.trusted)
 
     def observe(self, key: ipam.BlockKey, block: ipam.Block | None) -> None:
-        """Keep a block that was read, written or shown by a watch, unless it is older."""
+        """Keep a block as it was read, written or watched, unless a newer version is known."""
         latest = self.blocks.get(key)
         self.unseen.discard(key)
         if block is None:

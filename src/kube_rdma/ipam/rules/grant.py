@@ -60,7 +60,7 @@ class GrantedAddresses(Frozen):
 
 
 class LackingAddresses(Frozen):
-    """The answer when the node holds too few addresses; it has to acquire some first."""
+    """The result of a grant for which the node holds too few addresses: what it has to acquire."""
 
     shortages: tuple[Shortage, ...]
 
@@ -267,7 +267,10 @@ def _allocation(
 def with_requests_of(
     queue: ipam.BorrowQueue, node: ipam.NodeName, shortages: Iterable[Shortage]
 ) -> ipam.BorrowQueue | None:
-    """Return the queue with the node's requests in its old place; None where nothing changes."""
+    """Return the queue with the node's requests for these shortages; None where nothing changes.
+
+    The requests keep the node's old place in the queue.
+    """
     requests = tuple(
         ipam.BorrowRequest(
             node=node,
@@ -288,7 +291,10 @@ def with_requests_of(
 
 
 def has_requests_of_others(queue: ipam.BorrowQueue | None, node: ipam.NodeName) -> bool:
-    """Return whether another node lacks addresses: then acquire no more than what is needed now."""
+    """Return whether another node requests addresses of the pool.
+
+    This node then acquires no more than it needs now.
+    """
     return queue is not None and any(request.node != node for request in queue.requests)
 
 

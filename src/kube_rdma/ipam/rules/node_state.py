@@ -20,7 +20,7 @@ from kube_rdma.model import ipam
 
 
 class LocalHolding(Frozen):
-    """The knowledge of the node about its holding in one block."""
+    """What the node knows of the addresses that it holds in one block."""
 
     confirmed: ipam.Bits = NONE  # by its last write that surely succeeded
     in_use: ipam.Bits = NONE  # of its records, those in cool-down too
@@ -41,7 +41,7 @@ Holdings = Mapping[ipam.BlockKey, LocalHolding]
 
 
 class NodeAddressState(Frozen):
-    """The knowledge of a node's agent about addresses."""
+    """What a node's agent knows about addresses: its journal, holdings and right to grant."""
 
     node: ipam.NodeName
     holdings: Holdings = field(default_factory=dict)
@@ -53,7 +53,10 @@ class NodeAddressState(Frozen):
     taken: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)
 
     def needed(self, key: ipam.BlockKey) -> ipam.Bits:
-        """Return the addresses in use and anchors, to ask back where no other node has them."""
+        """Return the addresses in use, and anchors of slices, that the node must hold in a block.
+
+        Those that another node took after a rollback are left out.
+        """
         holding = self.holdings.get(key)
         if holding is None:
             return NONE
@@ -128,7 +131,10 @@ def cooled_down(state: NodeAddressState, now: float) -> tuple[ipam.ContainerId, 
 
 
 def end_cooldown(state: NodeAddressState, container: ipam.ContainerId) -> ipam.AllocationRecord:
-    """Return the record to store at the end of a cool-down; remove an empty one."""
+    """Return the record to store at the end of a container's cool-down.
+
+    A record without allocations is to be removed.
+    """
     record = state.records[container]
     return dataclasses.replace(record, allocations=record.live)
 

@@ -73,7 +73,7 @@ def refuse_namespace(
 
 
 def counted(addresses: int) -> str:
-    """Return a number of addresses as a sentence says it."""
+    """Return a number of addresses as words of a sentence: ``1 address``, ``2 addresses``."""
     return "1 address" if addresses == 1 else f"{addresses} addresses"
 
 
@@ -210,7 +210,7 @@ def _walk(node: ipam.NodeName, subpool: Subpool) -> Iterator[ipam.Subnet]:
 
 
 def _slices_in(subpool: Subpool, key: ipam.BlockKey) -> Iterator[ipam.Subnet]:
-    """Yield the slices whose anchor can be in this block."""
+    """Yield the slices of a subpool whose anchor may be in this block."""
     assert subpool.per_node
     size = 1 << (key.address(0).max_prefixlen - subpool.per_node.prefix)
     for offset in range(0, ipam.BLOCK_ADDRESSES, min(size, ipam.BLOCK_ADDRESSES)):

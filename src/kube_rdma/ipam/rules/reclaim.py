@@ -35,7 +35,7 @@ class NodeObservation(Frozen):
 
 
 class Observations(Frozen):
-    """The observations of the controller, each with its time; each process begins with none."""
+    """What the controller has observed, with times; a new process begins with nothing."""
 
     nodes: Mapping[ipam.NodeName, NodeObservation]
     requests: Mapping[tuple[ipam.PoolName, ipam.BorrowRequest], float]
@@ -51,7 +51,10 @@ def observe_leases(
     serving: frozenset[ipam.NodeName],
     now: float,
 ) -> Observations:
-    """Return the observations by now; `serving` are nodes without the out-of-service taint."""
+    """Return the observations of all nodes' leases, updated to `now`.
+
+    `serving` are nodes that exist without the out-of-service taint.
+    """
     nodes = {}
     for node in sorted(holders | set(leases)):
         before = observations.nodes.get(node)
@@ -91,7 +94,7 @@ def expired(
 
 
 def foreign_nodes(observations: Observations) -> tuple[ipam.NodeName, ...]:
-    """Return the nodes that are gone and hold addresses, and never had a lease here."""
+    """Return the nodes that are gone, hold addresses, and never had a lease in this namespace."""
     others = ((node, seen) for node, seen in observations.nodes.items() if not seen.is_own)
     return tuple(node for node, seen in others if seen.gone_since is not None)
 
@@ -256,7 +259,7 @@ def _do(effect: effects.Effect) -> effects.Effects[None]:
 
 
 def _reclaim(node: ipam.NodeName, key: ipam.BlockKey) -> effects.Effects[None]:
-    """Free what a fenced node holds of a block."""
+    """Remove from a block the addresses of a node whose right was revoked."""
     block: ipam.Block | None = yield effects.ReadBlock(key)
     lease: ipam.NodeLease | None = yield effects.ReadLease(node)
     left = without_holder(block, node) if block and lease and lease.fenced else None

@@ -24,7 +24,10 @@ _ZERO_EVERY = 256  # IPv4 addresses that end in .0 are never given, as whereabou
 
 
 class Subpool(Frozen):
-    """A pool's addresses of one family for one rail (None: for NICs that name none)."""
+    """The addresses of a pool of one family for one rail.
+
+    The rail is None for interfaces that name none.
+    """
 
     pool: ipam.PoolName
     network: ipam.NetworkName
@@ -43,17 +46,17 @@ class Subpool(Frozen):
 
     @property
     def is_shared(self) -> bool:
-        """Return whether nodes share its addresses one by one, and so lend each other some."""
+        """Return whether nodes share the subpool's addresses one by one, and so lend them."""
         return self.per_node is None and self.node_slice is None
 
     @property
     def block_count(self) -> int:
-        """Return the number of blocks that it touches."""
+        """Return the number of blocks that the subpool touches."""
         return self.before[-1] + self.runs[-1][1] - self.runs[-1][0] + 1
 
     @property
     def size(self) -> int:
-        """Return the number of addresses that it can give."""
+        """Return the number of addresses that the subpool can give."""
         return sum(
             last - first + 1 - (_zeros(self.family, first, last) if self.is_shared else 0)
             for first, last in self.spans
@@ -135,7 +138,10 @@ def key_of(network: ipam.NetworkName, address: ipam.Address) -> tuple[ipam.Block
 
 
 def range_of(subpool: Subpool, address: ipam.Address) -> ipam.IPRange:
-    """Return the range of an address of the subpool; its subnet and gateway go with it."""
+    """Return the range of the subpool that has the address, with its subnet and gateway.
+
+    Raise LookupError for an address outside of the subpool.
+    """
     number = int(address)
     for r in subpool.ranges:
         if int(r.span.first) <= number <= int(r.span.last):
@@ -144,7 +150,10 @@ def range_of(subpool: Subpool, address: ipam.Address) -> ipam.IPRange:
 
 
 def anchor(network: ipam.NetworkName, node_slice: ipam.Subnet) -> tuple[ipam.BlockKey, ipam.Bits]:
-    """Return the addresses that a node must hold to own a slice: those in its first block."""
+    """Return the anchor of a slice: its first block's key, and its addresses in that block.
+
+    The node that holds these addresses owns the slice.
+    """
     key, _ = key_of(network, node_slice.network_address)
     first = int(node_slice.network_address) - key.first
     return key, run(first, min(first + node_slice.num_addresses, ipam.BLOCK_ADDRESSES) - 1)
@@ -177,7 +186,7 @@ def lowest(bits: int, count: int) -> ipam.Bits:
 
 
 def run(first: int, last: int) -> ipam.Bits:
-    """Return the set of the offsets from `first` to `last`, both in it."""
+    """Return the set of the offsets from `first` to `last`, both included."""
     return ipam.Bits((_ALL >> (ipam.BLOCK_ADDRESSES - 1 - last)) & (_ALL << first))
 
 
@@ -207,7 +216,7 @@ def part(subpool: Subpool, node_slice: ipam.Subnet) -> Subpool | None:
 
 
 def slice_of(subpool: Subpool, address: ipam.Address) -> ipam.Subnet:
-    """Return the slice that an address of a subpool with `per_node` is of."""
+    """Return the slice that has the address, in a subpool that is divided into slices."""
     assert subpool.per_node
     prefix, size = subpool.per_node.prefix, address.max_prefixlen
     first = int(address) >> (size - prefix) << (size - prefix)
@@ -265,10 +274,10 @@ def _sliced(
 def _has_addresses(
     whole: Subpool, subnet: ipam.Subnet, prefix: int, holes: tuple[Interval, ...]
 ) -> bool:
-    """Return whether a slice of a range has any.
+    """Return whether any slice of a range has an address to give.
 
-    The first one that no hole touches decides for all: holes only take addresses away. Before it
-    stand no more slices than holes have ends.
+    The first slice that no hole touches decides for all: holes only take addresses away. Before it
+    are no more slices than holes have ends.
     """
     for node_slice in slices_from(subnet, prefix, holes, int(subnet.network_address)):
         if part(whole, node_slice):
@@ -282,7 +291,10 @@ def _has_addresses(
 def slices_from(
     subnet: ipam.Subnet, prefix: int, holes: tuple[Interval, ...], number: int
 ) -> Iterator[ipam.Subnet]:
-    """Yield the slices of a range from the one of `number` on, without those that a hole covers."""
+    """Yield the slices of a subnet from the one with address `number` on.
+
+    Slices that a hole covers as a whole are left out.
+    """
     size = 1 << (subnet.max_prefixlen - prefix)
     last, at = int(subnet.broadcast_address), number - number % size
     while at <= last:

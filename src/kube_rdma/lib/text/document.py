@@ -33,14 +33,14 @@ _WORDS = {
 
 
 class TextPosition(Frozen):
-    """A position in a text, both from 1 and in characters, as editors count."""
+    """A position in a text: line and column from 1, in characters, as editors count."""
 
     line: int
     column: int
 
 
 class Document(Frozen):
-    """A text that was read: its value, and the places of values and of their keys."""
+    """A text that was read: its value, and the positions of values and keys."""
 
     source: str  # name of the file, for messages
     value: Value
@@ -48,7 +48,7 @@ class Document(Frozen):
     keys: dict[Path, TextPosition]
 
     def where(self, path: Path, *, key: bool = False) -> str:
-        """Return ``file:line:column: field`` of a value or of its key."""
+        """Return the place of a value or key, as ``file:line:column: field``."""
         return located(self.source, self.place(path, key=key), self._written(path))
 
     def place(self, path: Path, *, key: bool = False) -> TextPosition:
@@ -81,17 +81,17 @@ class ManifestDocument(Document):
 
 
 class Section(Document):
-    """The part of a document at `base`, with the places of the whole text."""
+    """The part of a document below the path `base`; its positions are those of the whole text."""
 
     whole: Document
     base: Path
 
     def where(self, path: Path, *, key: bool = False) -> str:
-        """Return where of the whole document."""
+        """Return the place of a value, as the whole document names it."""
         return self.whole.where((*self.base, *path), key=key)
 
     def place(self, path: Path, *, key: bool = False) -> TextPosition:
-        """Return the position in the whole document."""
+        """Return the position of a value in the whole document."""
         return self.whole.place((*self.base, *path), key=key)
 
 
@@ -144,7 +144,7 @@ def located(source: str, place: TextPosition, path: Path = ()) -> str:
 
 
 def plain(word: str) -> Value:
-    """Return the value of a word without quotes."""
+    """Return the value that an unquoted YAML word stands for."""
     if word in _WORDS:
         return _WORDS[word]
     if _INT.fullmatch(word):
@@ -153,12 +153,12 @@ def plain(word: str) -> Value:
 
 
 class ObjectDocument(Document):
-    """A value of an object from the API server."""
+    """An object from the API server, or a part of one, as a Document; it has no lines."""
 
     base: Path = ()
 
     def where(self, path: Path, *, key: bool = False) -> str:
-        """Return ``IPPool rail-0: spec.ranges[0].end``."""
+        """Return the place of a value by object and path: ``IPPool rail-0: spec.ranges[0].end``."""
         return ": ".join(part for part in (self.source, name((*self.base, *path))) if part)
 
     def place(self, path: Path, *, key: bool = False) -> TextPosition:

@@ -113,12 +113,12 @@ def _faults(
 
 
 def _fields(model: type[BaseModel]) -> Mapping[str, FieldInfo]:
-    """Return the fields by the names that documents have for them."""
+    """Return the fields of a model by the names that they have in documents."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _field(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, FieldInfo]:
-    """Return the field that the error is about, also when it is about an entry of it."""
+    """Return name and info of the field that a pydantic error is about, or whose entry it is."""
     name = next(str(part) for part in reversed(error["loc"]) if part in _fields(model))
     return name, _fields(model)[name]
 
@@ -142,21 +142,21 @@ def _place_of(model: type[BaseModel], path: Path) -> str:
 
 
 def _models(field: FieldInfo) -> Iterator[type[BaseModel]]:
-    """Yield the objects that a field may have."""
+    """Yield the models that a value of the field can be of."""
     for kind in _types(field.annotation):
         if isclass(kind) and issubclass(kind, BaseModel):
             yield kind
 
 
 def _types(annotation: Any) -> Iterator[Any]:
-    """Yield a type and all that it is made of."""
+    """Yield a type and all types that it consists of."""
     yield annotation
     for inner in get_args(annotation):
         yield from _types(inner)
 
 
 def _choices(field: FieldInfo) -> list[str]:
-    """Return the values that a field with a choice allows."""
+    """Return the values that a field of an Enum or Literal type allows; [] for any other field."""
     for kind in _types(field.annotation):
         if isclass(kind) and issubclass(kind, Enum):
             return [str(member.value) for member in kind]
@@ -166,7 +166,7 @@ def _choices(field: FieldInfo) -> list[str]:
 
 
 def _entry(model: type[BaseModel], name: str) -> str:
-    """Return the field with a value that it may have: ``"rdmaHcaMax": 1000``."""
+    """Return an example of a field with a value, for a remedy: ``"rdmaHcaMax": 1000``."""
     field = _fields(model)[name]
     examples = field.examples or _choices(field)
     return f'"{name}": {json.dumps(examples[0]) if examples else "…"}'

@@ -71,7 +71,7 @@ class _NotPlainError(Exception):
 
 
 class _JsonReader:
-    """Reads a text from sign to sign: brackets, commas, colons, texts, words and numbers."""
+    """Reads JSON token by token, and keeps the positions of values and keys."""
 
     def __init__(self, text: str) -> None:
         self.values: dict[texts.Path, texts.TextPosition] = {}

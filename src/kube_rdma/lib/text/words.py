@@ -197,7 +197,7 @@ def subnet(text: str) -> Subnet:
 
 @lru_cache(4096)  # each event of a block brings all of its spans again, and few are new
 def span(text: str) -> Span:
-    """Return one address, a subnet, or two ends with a dash; ValueError for another form."""
+    """Return the span of an address, a subnet, or two ends with a dash; raise ValueError."""
     if "/" in text:
         network = subnet(text)
         return Span(network.network_address, network.broadcast_address)
@@ -217,7 +217,7 @@ def written(ends: Span) -> str:
 
 
 def bounds(ends: Span) -> tuple[int, int, int]:
-    """Return family and both ends as numbers, so that spans can be sorted and compared."""
+    """Return IP version, first and last address of a span as numbers, to sort and compare spans."""
     return ends.first.version, int(ends.first), int(ends.last)
 
 
@@ -246,7 +246,7 @@ def meeting(ranges: Iterable[Span]) -> Callable[[Span], bool]:
 
 
 def spans_of(key: BlockKey, bits: Bits) -> Iterator[str]:
-    """Yield the addresses of a set as texts that people read, neighbours in one."""
+    """Yield the addresses of a set as texts for people; a run of neighbours is one text."""
     offset, left = 0, int(bits)
     while left:
         gap = (left & -left).bit_length() - 1

@@ -138,12 +138,12 @@ class YamlReader:
         return None
 
     def _tagged(self, event: yaml.Event, path: texts.Path) -> None:
-        """Note the fault of a tag, such as ``!!str``, before a value."""
+        """Keep the fault that a tag such as ``!!str`` before a value is not read."""
         problem = f"tags ({texts.shown(getattr(event, 'tag', None))}) are not read"
         self.faults.append(self._at(event, path, problem, "Leave the tag out"))
 
     def _twice(self, event: yaml.ScalarEvent, path: texts.Path) -> None:
-        """Note the fault of a key that its object has already."""
+        """Keep the fault that a key is given twice in one object."""
         remedy = f"Keep one of them, the first is in line {self.keys[path].line}"
         self.faults.append(self._at(event, path, "the field is given twice", remedy))
 
@@ -158,7 +158,7 @@ class YamlReader:
 
 
 def unread(error: yaml.YAMLError, reader: YamlReader, data: bytes) -> Refused:
-    """Return the error of the parser for `data`, the text of `reader`."""
+    """Return the Refused for a text that the YAML parser cannot read."""
     if isinstance(error, yaml.reader.ReaderError):
         return _character(error, reader, data)
     assert isinstance(error, yaml.MarkedYAMLError)
@@ -181,7 +181,10 @@ def _syntax(error: yaml.MarkedYAMLError, reader: YamlReader) -> Refused:
 
 
 def _character(error: yaml.reader.ReaderError, reader: YamlReader, data: bytes) -> Refused:
-    """Return the error for a character that no text holds; the parser counts bytes."""
+    """Return the Refused for a control character in a text.
+
+    The parser counts bytes, so `data` is needed to find it.
+    """
     before = data[: error.position].decode(errors="ignore").split("\n")
     place = texts.TextPosition(reader.lines_before + len(before), len(before[-1]) + 1)
     problem = "a control character stands here"
@@ -202,7 +205,7 @@ _MERGE = "<<"
 
 
 def read_all(text: str, source: str) -> Iterator[texts.ManifestDocument | Refused]:
-    """Yield every document of a text that is not empty, or the faults of one, in their order."""
+    """Yield every document of a text that is not empty, or a Refused for a faulty one, in order."""
     lines_before = 0
     for part in _parts(text):
         if not _BLANK.fullmatch(part):
@@ -211,7 +214,10 @@ def read_all(text: str, source: str) -> Iterator[texts.ManifestDocument | Refuse
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield the text between separators; directives before the first belong to its document."""
+    """Yield the parts of a text between lines of dashes.
+
+    Directives before the first line of dashes belong to its document.
+    """
     cuts = [match.start() for match in _SEPARATOR.finditer(text)]
     if cuts and text.startswith("%"):
         del cuts[0]
@@ -222,7 +228,10 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _documents(reader: _ManifestReader) -> Iterator[texts.ManifestDocument | Refused]:
-    """Yield the documents of one part of the text: one where nobody ended it by dots."""
+    """Yield the documents of one part of a text, or a Refused.
+
+    A part has several where lines of dots end them.
+    """
     try:
         for document in reader.all():
             if reader.faults:

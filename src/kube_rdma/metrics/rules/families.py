@@ -214,7 +214,10 @@ def _counter(name: str, labels: tuple[str, ...], meaning: str, source: str) -> M
 def _of_ports(
     beginning: str, labels: tuple[str, ...], rows: Iterable[tuple[str, str]]
 ) -> Mapping[str, MetricFamily]:
-    """Return families of counters, by the file of each."""
+    """Return the metric families of port counters, by the name of the counter's file.
+
+    `beginning` begins their names; `rows` are files and the rest of the names.
+    """
     families = {}
     for file, name in rows:
         folder = "counters_ext" if name.startswith("legacy_") else "counters"

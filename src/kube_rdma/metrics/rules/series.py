@@ -122,7 +122,7 @@ def _unnamed(
 
 
 def scaled(file: str, value: int) -> int:
-    """Return a counter in the unit of its family; it wraps at 64 bits, as node_exporter's."""
+    """Return a counter's value in its metric's unit, wrapped at 64 bits as node_exporter's."""
     return value * families.FACTOR % _WRAP if file in families.DATA else value
 
 
@@ -130,7 +130,7 @@ def scaled(file: str, value: int) -> int:
 
 
 class HeldDevice(Frozen):
-    """A device of a container."""
+    """An RDMA device that a container holds."""
 
     holder: HolderName
     resource: str  # the driver's name for a device by a claim of another driver
@@ -177,7 +177,10 @@ def held_devices(
     attachments: Iterable[Attachment],
     mode: NamespaceMode,
 ) -> tuple[HeldDevice, ...]:
-    """Return every device of every container, but for shares that stand for a whole pool."""
+    """Return each RDMA device that each container holds.
+
+    Shares that stand for a whole pool hold no device of their own.
+    """
     attached = list(_attached(holdings, attachments, mode))
     known_by_attachment = {(one.holder, one.card) for one in attached}
     granted = (
@@ -312,7 +315,7 @@ def _granted(holdings: Sequence[Holding], pools: Mapping[str, Pool]) -> Iterator
 def _attached(
     holdings: Sequence[Holding], attachments: Iterable[Attachment], mode: NamespaceMode
 ) -> Iterator[HeldDevice]:
-    """Yield the devices that were moved into pods, or made for them."""
+    """Yield the devices that were moved into pods, or made for pods, with their containers."""
     holders: dict[HeldShare, HolderName] = {
         (holding.resource, share): _holder(holding)
         for holding in holdings
@@ -346,7 +349,10 @@ def _holder(holding: Holding) -> HolderName:
 
 
 def address_series(usages: Mapping[str, Sequence[Usage]]) -> Iterator[MetricSeries]:
-    """Yield two series for each IP version and rail of a pool; `usages` by the pool's name."""
+    """Yield the number of addresses, and of held ones, for each IP version and rail of a pool.
+
+    `usages` are by the pool's name.
+    """
     for pool, parts in usages.items():
         for usage in parts:
             rail = "" if usage.rail is None else str(usage.rail)
@@ -364,7 +370,10 @@ HealthCounts = Mapping[tuple[CardId, bool], int]
 def resource_series(
     pools: Mapping[str, Pool], holdings: Sequence[Holding] | None
 ) -> Iterator[MetricSeries]:
-    """Yield shares and cards of each resource; without `holdings` nobody knows which are in use."""
+    """Yield the numbers of shares and cards of each resource.
+
+    Without `holdings` it is not known how many are in use.
+    """
     for resource, pool in pools.items():
         shares = offer(pool).shares
         healthy = sum(share.healthy for share in shares)
@@ -385,9 +394,10 @@ def health_counts(
     before: Collection[CardId],
     cards: Collection[CardId],
 ) -> HealthCounts:
-    """Return the counts after changes of health; `before` are the cards that had been seen.
+    """Return the counts after changes of the cards' health.
 
-    The first sight of a card is no change. A series ends with its card, one of `cards` no more.
+    `before` are the cards that were known before: the first sight of a card is no change. A series
+    ends when its card is none of `cards` any more.
     """
     after = dict(counts)
     for change in changes:

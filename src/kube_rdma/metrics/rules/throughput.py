@@ -30,7 +30,7 @@ _LINKS = frozenset({families.RATE.name, families.POD_RATE.name})
 
 
 def totals(samples: Iterable[model.ScrapedSample]) -> dict[model.TrafficKey, model.TrafficTotals]:
-    """Return the traffic of one scrape by port of a node, and by device of a pod."""
+    """Return the traffic totals of one scrape, by port of the node and by device of a pod."""
     read: dict[model.TrafficKey, model.TrafficTotals] = {}
     for sample in samples:
         if sample.name == families.POD_DEVICE.name:
@@ -43,7 +43,7 @@ def totals(samples: Iterable[model.ScrapedSample]) -> dict[model.TrafficKey, mod
 
 
 def rates(before: model.AgentScrape | None, now: model.AgentScrape) -> Iterator[model.TrafficRate]:
-    """Yield a row for each device of `now`, with the rates since `before` where there are any."""
+    """Yield a row for each device of `now`, with rates where `before` has the device, too."""
     seconds = now.when - before.when if before else 0.0
     earlier: Mapping[model.TrafficKey, model.TrafficTotals] = before.totals if before else {}
     for key, current in now.totals.items():

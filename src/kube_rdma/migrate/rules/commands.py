@@ -26,18 +26,24 @@ def cordon(nodes: Sequence[MigratingNode]) -> str:
 
 
 def uncordon(nodes: Sequence[MigratingNode]) -> tuple[str, ...]:
-    """Have nodes take new pods again, without those that took none before."""
+    """Return the commands by which nodes take pods again.
+
+    Nodes that took none before are left out.
+    """
     open_before = [node for node in nodes if not node.unschedulable]
     return (f"kubectl uncordon {_names(open_before)}",) if open_before else ()
 
 
 def drain(node: MigratingNode) -> str:
-    """Cordon a node and evict its pods; one that nobody would start again stops it."""
+    """Return the command that cordons a node and evicts its pods.
+
+    It stops at a pod that no controller would start again.
+    """
     return f"kubectl drain {quote(node.name)} --ignore-daemonsets --delete-emptydir-data"
 
 
 def mark(nodes: Sequence[MigratingNode], value: str) -> str:
-    """Label nodes with their owner; "" takes the label away, for the other plugin."""
+    """Return the command that labels nodes with their owner, or removes the label for ""."""
     word = f"{MARK}={value} --overwrite" if value else f"{MARK}-"
     return f"kubectl label node {_names(nodes)} {word}"
 
@@ -54,7 +60,7 @@ def gone(namespace: str, labels: str, node: MigratingNode | None = None) -> str:
 def offered(
     nodes: Sequence[MigratingNode], resource: str, quantity: str, *, timeout: str = _RATHER_LONG
 ) -> str:
-    """Wait until nodes offer so many shares of a resource."""
+    """Return the command that waits until nodes offer this quantity of a resource."""
     which = " ".join(f"node/{quote(node.name)}" for node in nodes)
     value = f"{quote(allocatable(resource))}={quote(quantity)}"
     return f"kubectl wait {which} --timeout={timeout}{TURN}--for=jsonpath={value}"
@@ -66,7 +72,7 @@ def allocatable(resource: str) -> str:
 
 
 def all_offered(nodes: Sequence[MigratingNode], resources: Iterable[str]) -> tuple[str, ...]:
-    """Wait until nodes offer what they offered when the plan was made."""
+    """Return the commands that wait until nodes offer what they offered when the plan was made."""
     waits = []
     for resource in resources:
         by_number: dict[str, list[MigratingNode]] = {}
@@ -77,7 +83,7 @@ def all_offered(nodes: Sequence[MigratingNode], resources: Iterable[str]) -> tup
 
 
 def none_offered(nodes: Sequence[MigratingNode], resources: Iterable[str]) -> tuple[str, ...]:
-    """Wait until nodes offer nothing of the resources that they offered."""
+    """Return the commands that wait until nodes offer none of the resources that they offered."""
     return tuple(
         offered(some, resource, "0")
         for resource in resources
@@ -86,7 +92,7 @@ def none_offered(nodes: Sequence[MigratingNode], resources: Iterable[str]) -> tu
 
 
 def registered(namespace: str, labels: str, node: MigratingNode) -> str:
-    """Wait until kube-rdma's agent on a node has told the kubelet of its shares."""
+    """Return the command that waits until kube-rdma's agent registers with a node's kubelet."""
     pods = (
         f"kubectl -n {quote(namespace)} get pod -o name -l {quote(labels)} "
         f"--field-selector=spec.nodeName={quote(node.name)}"
@@ -96,7 +102,7 @@ def registered(namespace: str, labels: str, node: MigratingNode) -> str:
 
 
 def until(condition: str) -> str:
-    """Try a condition of the shell once a second, for ten minutes at most."""
+    """Return a command that tries a shell condition once a second, for ten minutes at most."""
     return f"timeout 600 sh -c {quote(f'until {condition}; do sleep 1; done')}"
 
 
@@ -129,7 +135,7 @@ def let_in_again(plugin: PluginDaemonSet) -> str:
 
 
 def rolled_out(plugin: PluginDaemonSet) -> str:
-    """Wait until all pods of a DaemonSet are of its present template."""
+    """Return the command that waits until all pods of a DaemonSet have its present template."""
     what = f"-n {quote(plugin.namespace)} rollout status daemonset/{quote(plugin.name)}"
     return f"kubectl {what} --timeout={_RATHER_LONG}"
 
@@ -157,12 +163,12 @@ def policy_says(policy: VendorPolicy, section: Document | None) -> str:
 
 
 def values_file(path: str, text: str) -> str:
-    """Write the values of an installation."""
+    """Return the command that writes the values of an installation into a file."""
     return f"cat > {quote(path)} <<'VALUES'\n{text}VALUES"
 
 
 def yaml(values: Mapping[str, Document | str | bool], depth: int = 0) -> str:
-    """Return values as people write them, with a text of several lines as a block."""
+    """Return values as YAML for people; a text of several lines is a block."""
     lines, space = "", "  " * depth
     for key, value in values.items():
         name = key if key.isalnum() else json.dumps(key)

@@ -25,7 +25,7 @@ _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})")
 
 
 def plan_node(view: ServingView) -> ServingPlan:
-    """Return the plan; raise Refused with all that stands in the way."""
+    """Return the plan to move a node to claims and back; raise Refused with all obstacles."""
     faults = tuple(_faults(view))
     if faults:
         raise Refused.all(faults)

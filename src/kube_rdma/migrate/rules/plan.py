@@ -33,7 +33,10 @@ _PRESETS = {model.StartingPoint.ACK: "ack", model.StartingPoint.VKE: "vke"}
 
 
 def plan(view: model.MigrationView, options: model.MigrationOptions) -> model.TakeoverPlan:
-    """Return the plan; raise Refused where the plugin is not known, or serves no node."""
+    """Return the plan to move a cluster from another plugin to kube-rdma, and back.
+
+    Raise Refused where the plugin is not known, or serves no node.
+    """
     origin = source(view, options)
     if origin is None:
         ours = [one.title for one in view.plugins if one.is_ours]
@@ -219,7 +222,7 @@ class _Way:
     def _handover(
         self, node: model.MigratingNode, space: str, labels: str, on_vke: Sequence[str], mark: str
     ) -> tuple[str, ...]:
-        """Return the commands that end the pods of one plugin on a node and begin the other's."""
+        """Return the commands that replace one plugin's pods on a node by the other plugin's."""
         is_vke = self._start is model.StartingPoint.VKE
         return (
             commands.drain(node) if is_vke else commands.cordon([node]),
@@ -233,9 +236,10 @@ class _Way:
         )
 
     def _on_host(self, node: model.MigratingNode, commands: Sequence[str]) -> list[str]:
-        """Change the node's CNI configuration, which no program of kube-rdma serves now.
+        """Return the commands that change a node's CNI configuration by a debug pod.
 
-        In kube-rdma's namespace, where no debug pods of others are.
+        No program of kube-rdma serves the node then. The pod is in kube-rdma's namespace, where no
+        debug pods of others are.
         """
         image = self._options.image
         name, kubectl = quote(node.name), f"kubectl -n {quote(self._space)}"

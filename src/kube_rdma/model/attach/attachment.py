@@ -34,7 +34,7 @@ class NetworkKind(StrEnum):
 
 
 class InterfaceAddress(Frozen):
-    """An address of an interface in the pod, with the length and the gateway of its subnet.
+    """An address of an interface in the pod, with the prefix length and gateway of its subnet.
 
     A network's document gives it, a pool, or a card that brings it along.
     """
@@ -63,7 +63,7 @@ class CardAddresses(StrEnum):
 
 
 class Network(Frozen):
-    """One network as its document describes it, with the fields that every kind has."""
+    """A network as its document describes it, with the fields that all kinds have."""
 
     kind: ClassVar[NetworkKind]
 
@@ -135,7 +135,10 @@ class MatchedEntry(Frozen):
 
     @property
     def mac(self) -> str | None:
-        """Return the MAC of entry or document; None: that of the card, or one of the kernel's."""
+        """Return the MAC that the pod's request or the network sets.
+
+        None means the card's own, or one that the kernel chooses.
+        """
         return self.ask.mac or self.network.mac
 
 
@@ -239,7 +242,7 @@ class PodNic(Frozen):
 
     @property
     def network(self) -> Network:
-        """Return the network that it belongs to."""
+        """Return the name of the network that the interface belongs to."""
         return self.entry.network
 
 
@@ -290,7 +293,7 @@ class Plan(Frozen):
 
 
 class PluginResult(Frozen):
-    """The answer of other plugins to the ADD of an interface; CHECK and DEL need it."""
+    """The results of other CNI plugins for an interface, which CHECK and DEL need."""
 
     interface: InterfaceName
     document: bytes  # JSON
@@ -345,7 +348,7 @@ class SeenLink(Frozen):
 
     @property
     def virtual(self) -> bool:
-        """Return whether it sits on another one.
+        """Return whether the link sits on another one.
 
         Of IPoIB the kernel says the kind for a card's own interface too (ipoib_add_port,
         drivers/infiniband/ulp/ipoib/ipoib_main.c), and only a child has a parent.

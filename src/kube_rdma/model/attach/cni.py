@@ -70,7 +70,7 @@ SET_ASIDE = ".cilium_bak"  # what Cilium puts behind the name of a file that no 
 
 
 class UndoneWrites(Frozen):
-    """Writes of kube-rdma to the folder that somebody undid."""
+    """Writes of kube-rdma to the folder of CNI configuration that another program has undone."""
 
     at_once: int = 0  # in a row, within a second each
     set_aside: tuple[str, ...] = ()  # files of kube-rdma that got SET_ASIDE behind their names
@@ -125,7 +125,10 @@ class LinkAddress(Frozen):
 
 
 class LinkRoute(Frozen):
-    """A route of a result. All but the first two fields are of 1.1.0."""
+    """A route of a CNI result.
+
+    All but the first two fields are of version 1.1.0.
+    """
 
     to: IPv4Network | IPv6Network
     via: IPv4Address | IPv6Address | None = None

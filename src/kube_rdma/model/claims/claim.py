@@ -38,7 +38,7 @@ class ClaimRequest(Frozen):
 
 
 class RequestChoices(Frozen):
-    """A request as the claim has it: one way to meet it, or several, the best first."""
+    """A request of a claim: one way to fulfil it, or several, the best first."""
 
     name: str
     choices: tuple[ClaimRequest, ...]
@@ -53,7 +53,7 @@ class ClaimConstraint(Frozen):
 
 
 class AllocationResult(Frozen, rename="camel"):
-    """A device that the scheduler gave for a request (status.allocation.devices.results)."""
+    """A device that the scheduler allocated for a request (status.allocation.devices.results)."""
 
     request: str = ""  # main, or main/sub
     driver: str = ""
@@ -71,13 +71,13 @@ class AllocationResult(Frozen, rename="camel"):
 
     @property
     def slots(self) -> int | None:
-        """Return the consumed slots of a shared device of kube-rdma's driver, None for others."""
+        """Return the slots that a claim takes of a shared device of kube-rdma's driver, or None."""
         consumed = self.capacity.get(SLOTS, self.capacity.get(f"{DRIVER}/{SLOTS}"))
         return None if consumed is None else math.ceil(consumed)
 
 
 class ClaimName(NamespacedName):
-    """A ResourceClaim: its name may be used again, its `uid` never."""
+    """The name of a ResourceClaim with its uid, for a name may be used again."""
 
     uid: str
 
@@ -91,7 +91,7 @@ class ClaimUser(Frozen):
 
 
 class ConfigOrigin(StrEnum):
-    """The writer of a configuration (AllocationConfigSource)."""
+    """Whether a configuration comes from the class or from the claim (AllocationConfigSource)."""
 
     CLASS = "FromClass"
     CLAIM = "FromClaim"
@@ -132,7 +132,7 @@ class DeviceClass(Frozen):
 
 
 class ClaimNode(Frozen):
-    """A node, as far as slices choose it."""
+    """A node with the facts by which slices choose nodes."""
 
     name: str
     labels: Mapping[str, str] = {}
@@ -145,7 +145,7 @@ MOST_PARAMETERS = 10 << 10
 
 
 class NetworkReference(Frozen):
-    """A network by name; without a namespace it is in that of the claim."""
+    """The name of a network; without a namespace it is in that of the claim."""
 
     name: str
     namespace: str | None = None
@@ -193,7 +193,7 @@ CLAIM_KIND = "kube-rdma.io/claim"
 
 
 class PreparedDevice(Frozen):
-    """A device of a claim that is ready for containers."""
+    """A device of a claim that the agent has made ready for containers."""
 
     pool: str
     device: str
@@ -240,7 +240,7 @@ class ClaimDevice(Frozen):
 
 
 class PreparedClaim(Frozen):
-    """A record of the agent: a claim of which it has told the kubelet that it is prepared."""
+    """A record of the agent: a claim that it has told the kubelet is prepared."""
 
     claim: ClaimName
     shares: tuple[ClaimShare, ...]
@@ -254,7 +254,7 @@ class PreparedClaim(Frozen):
 
 
 class DeviceCondition(Frozen):
-    """A condition of a device."""
+    """A condition in the status of a claim's device."""
 
     type: str
     holds: bool
@@ -263,7 +263,7 @@ class DeviceCondition(Frozen):
 
 
 class DeviceStatus(Frozen):
-    """The status of one device of a claim."""
+    """What kube-rdma's driver says of one device in a claim's status."""
 
     pool: str
     device: str
@@ -286,7 +286,7 @@ class ClaimUse(Frozen):
 
 
 class PodClaims(NamespacedName):
-    """A pod with its claims; one that is not made yet is left out."""
+    """A pod with its claims, but those that do not exist yet."""
 
     uid: str
     # Pairs of the name in the pod and that of the ResourceClaim; both are the same for a claim that
@@ -301,7 +301,7 @@ class PodClaims(NamespacedName):
 
 
 class ClaimWorld(Frozen):
-    """A claim and all that the scheduler looks at to allocate it, read at one time."""
+    """A claim and all that the scheduler reads to allocate it, at one moment."""
 
     claim: ResourceClaim
     nodes: tuple[ClaimNode, ...] = ()
@@ -335,7 +335,7 @@ class Objection(Frozen):
 
 
 class DeviceVerdict(Frozen):
-    """A device for a request: without an objection it could be allocated."""
+    """Whether a device could be allocated for a request; without an objection it could."""
 
     device: SliceDevice
     request: str
@@ -353,7 +353,7 @@ class ClaimOutcome(StrEnum):
 
 
 class ClaimVerdict(Frozen):
-    """The verdict about a claim on one node."""
+    """What would become of a claim on one node."""
 
     node: str
     outcome: ClaimOutcome

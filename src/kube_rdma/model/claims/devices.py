@@ -27,7 +27,7 @@ class SliceDevice(Frozen):
 
 
 class ClaimedDevice(Frozen):
-    """A device that a container holds by a ResourceClaim, as the kubelet knows it."""
+    """A device that a container holds by a ResourceClaim, as the kubelet lists it."""
 
     namespace: str
     pod: str
@@ -129,7 +129,7 @@ class DeviceCapacity(Frozen, rename="camel", omit_defaults=True):
 
 
 class Counter(Frozen):
-    """The value of a counter, or the part of it that a device takes."""
+    """The value of a device counter, or the part of it that a device takes."""
 
     value: Fraction
 
@@ -162,7 +162,10 @@ class NodeChoice(Frozen, rename="camel", omit_defaults=True, kw_only=True):
 
 
 class ListedDevice(NodeChoice):
-    """A device as a ResourceSlice lists it; its nodes count in a slice with `per_device` alone."""
+    """A device as a ResourceSlice lists it.
+
+    Its choice of nodes only counts in a slice with `per_device`.
+    """
 
     name: str = ""
     attributes: Attributes = field(default_factory=dict)

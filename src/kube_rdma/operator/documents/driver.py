@@ -58,7 +58,7 @@ def without_effect(spec: Typed) -> Iterator[model.PolicyNote]:
 
 
 def _unknown(part: Typed, path: Path) -> Iterator[Path]:
-    """Yield the paths of fields that no model has, of an object and of those in it."""
+    """Yield the paths of fields that a section's model does not have, in its objects, too."""
     for field in part.model_extra or {}:
         yield (*path, field)
     for attribute, info in type(part).model_fields.items():
@@ -194,7 +194,7 @@ def _version(text: str) -> str:
 
 
 def _selector(text: str) -> str:
-    """Return a label selector as kubectl takes it; ValueError for another text."""
+    """Return a label selector as kubectl takes it; raise ValueError for another text."""
     if text.strip() and not all(_REQUIREMENT.fullmatch(term) for term in _COMMA.split(text)):
         remedy = "Write labels as for kubectl -l, such as app=training,tier!=free"
         raise slips(Slip(f"{shown(text)} is not a label selector", remedy))

@@ -133,7 +133,7 @@ def _merged(values: Values) -> Json:
 
 
 def _plugin_pod(image: ComponentImage, names: PluginNames) -> Json:
-    """Return the pod of any device plugin, as NVIDIA's operator has it."""
+    """Return the pod spec of a foreign device plugin, as NVIDIA's operator has it."""
     container = {
         "name": names.container,
         "image": named(image, f"{image.repository}/{image.image}:{image.version}"),
@@ -209,7 +209,10 @@ def metadata(policy: ClusterPolicy, name: str, component: ComponentName) -> Json
 
 
 def _recommended(policy: ClusterPolicy, component: ComponentName) -> Json:
-    """Return the recommended labels; by one of them the operator finds its drivers."""
+    """Return the recommended labels of a component's objects.
+
+    By one of them the operator finds its drivers.
+    """
     sections = {
         ComponentName.DRIVER: policy.driver,
         ComponentName.DEVICE_PLUGIN: policy.device_plugin,

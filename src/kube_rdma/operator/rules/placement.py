@@ -47,9 +47,9 @@ OPERATORS: Mapping[str, Callable[[str | None, Sequence[str]], bool]] = {
 
 
 def allows(affinity: Mapping[str, Any] | None, name: str, labels: Mapping[str, str]) -> bool:
-    """Decide whether a policy's affinity allows a node; without required terms all are allowed.
+    """Return whether a policy's affinity allows a node; without required terms it allows all.
 
-    One term has to hold, with all of its expressions; a term without any holds for no node.
+    One term has to match, with all of its expressions; a term without any matches no node.
     """
     required = (affinity or {}).get(REQUIRED)
     if required is None:
@@ -141,7 +141,7 @@ class Grouping(Frozen):
 
 
 def policy_node(name: str, labels: Mapping[str, str]) -> PolicyNode:
-    """Return a node as its labels describe it."""
+    """Return a node as a PolicyNode, by its labels."""
     return PolicyNode(
         name=name,
         architecture=labels.get(ARCHITECTURE_LABEL, ""),
@@ -196,7 +196,7 @@ PLACE_LABELS: Mapping[ComponentName, str] = {
 
 
 def value_of(group: NodeGroup) -> str:
-    """Return the label's value of a node with a driver of this group."""
+    """Return the value of the label that nodes with a driver of this group have."""
     return label_value(group.tag)
 
 

@@ -20,7 +20,7 @@ from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
 
 
 class Component(Frozen):
-    """One part of a policy with its objects."""
+    """A part of a policy, with the objects to write for it."""
 
     name: model.ComponentName
     wanted: bool
@@ -36,7 +36,7 @@ def components(
     workloads: Sequence[Blueprint],
     values: Values | None = None,
 ) -> tuple[Component, ...]:
-    """Return all parts of a policy, in the order of the status.
+    """Return all parts of a policy with their objects, in the order of the status.
 
     `workloads` are an installation's, and `values` those of the operator's own.
     """

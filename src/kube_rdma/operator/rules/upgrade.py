@@ -85,9 +85,9 @@ def is_between(node: model.UpgradeNode) -> bool:
 
 
 def refusal(node: model.UpgradeNode) -> str:
-    """Return why the driver of the cards may not come or go on a node; "" where it may.
+    """Return why a node's cards may not lose their driver now; "" where they may.
 
-    Its first load takes the driver of before away, too.
+    The node itself uses the cards. The first load of a driver takes the one before away, too.
     """
     unloads = any(pod.unloads and not pod.current for pod in node.pods)
     unloads |= any(place.unloads and place.has != place.wants for place in node.places)
