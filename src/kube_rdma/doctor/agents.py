@@ -148,7 +148,7 @@ class Agents:
         return replace(seen, node=node)  # whatever it calls itself
 
     async def output(self, node: str, argv: Sequence[str]) -> str:
-        """Return the output of a command in the node's agent; raise Refused and Unavailable."""
+        """Run a command in the node's agent and return its output; raise Refused or Unavailable."""
         agent = self._agent(node)
         run = self._commands.run(agent.namespace, agent.name, argv, container=agent.container)
         try:

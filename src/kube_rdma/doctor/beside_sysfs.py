@@ -40,7 +40,10 @@ class InterfaceStatistics:
     def __init__(
         self, survey: Survey, ask: Callable[[str], Mapping[str, int]] = read_statistics
     ) -> None:
-        """Read counters of the survey's ports by `ask`: read_statistics, or a recording of it."""
+        """Read the statistics of the interfaces of a Survey's ports by calling `ask`.
+
+        `ask` is read_statistics, or a recording of it.
+        """
         self._interfaces = {
             (device.name, port.number): port.netdev
             for device in survey.devices

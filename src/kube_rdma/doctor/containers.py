@@ -39,7 +39,7 @@ def processes_folder(host: Path) -> Path:
 
 
 def uid_of(whole: FullPod) -> str:
-    """Return the uid that the kubelet and the runtime know the pod by."""
+    """Return the uid by which the kubelet and the runtime know the pod."""
     return whole.annotation(MIRROR) or whole.uid
 
 
@@ -121,7 +121,7 @@ def is_open(namespace: Path) -> bool:
 
 
 def container_ids(whole: FullPod) -> dict[str, str]:
-    """Return the runtime's ids of the pod's containers, by their names."""
+    """Return the runtime's container ids of a pod, by the containers' names."""
     parts = ((one.name, one.container_id) for one in status_of(whole).container_statuses)
     return {name: text.rpartition("//")[2] for name, text in parts if "//" in text}
 

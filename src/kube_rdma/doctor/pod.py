@@ -127,7 +127,7 @@ def noted(
 
 
 def observed_routes() -> tuple[model.ObservedRoute, ...]:
-    """Return the unicast routes of this thread's namespace; raise Unavailable."""
+    """Return the unicast routes of this thread's network namespace; raise Unavailable."""
     with rtnl_read.open_rtnl() as netlink:
         routes = rtnl_read.seen_routes(netlink, rtnl_read.seen_links(netlink))
     return tuple(

@@ -193,7 +193,7 @@ def _verdict(diagnosis: model.Diagnosis) -> str:
 
 
 def fleet_page(fleet: model.FleetDiagnosis) -> page.Page:
-    """Return the page of all nodes."""
+    """Return the page about several nodes: shared Findings, and nodes that were not seen."""
     roots = [one for one in fleet.findings if not one.follows]
     answered = sum(one.diagnosis is not None for one in fleet.nodes)
     nodes = page.counted(len(fleet.nodes), "node")
@@ -241,7 +241,7 @@ def fleet_document(fleet: model.FleetDiagnosis) -> dict[str, object]:
 
 
 def _fleet_root_parts(root: model.FleetFinding, fleet: model.FleetDiagnosis) -> Iterator[page.Part]:
-    """Yield a root with its nodes, the evidence of the first, and the codes that follow."""
+    """Yield the lines of a root Finding of several nodes: its nodes, evidence and consequences."""
     subjects = _some(dict.fromkeys(place.finding.subject for place in root.places))
     count = f"{len(root.nodes)} of {len(fleet.nodes)} nodes"
     mark = page.MARKS[root.severity]

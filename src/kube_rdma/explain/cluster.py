@@ -37,7 +37,7 @@ from kube_rdma.pools.kind import NODE_POLICY, policy_of
 
 
 class OtherPods(Frozen):
-    """The extended resources and cards of the other pods of a node."""
+    """The resources and cards that the other pods of a node hold."""
 
     held: tuple[tuple[str, int], ...] = ()  # by resource the shares that they ask for
     cards: tuple[CardId, ...] = ()  # one for each interface of their status annotations
@@ -73,7 +73,7 @@ async def read_node(cluster: Cluster, name: str) -> NodeState | None:
 
 
 def unknown_node(name: str) -> Refused:
-    """Return the error for a node that is not there."""
+    """Return the Refused for a node that does not exist."""
     return Refused(
         f"there is no node {name}", remedy="Name one of kubectl get nodes", where="--node"
     )

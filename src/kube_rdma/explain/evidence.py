@@ -185,7 +185,7 @@ class _EvidenceReader:
         return await self.judged(evidence)
 
     async def nodes(self) -> tuple[NodeState, ...]:
-        """Return all nodes; none where they may not be read."""
+        """Return all nodes of the cluster; () where they may not be read."""
         read = partial(objects.all_nodes, self._cluster)
         return await self._reader.asked("the nodes", read) or ()
 
@@ -237,7 +237,7 @@ class _EvidenceReader:
 
 
 async def _claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | None:
-    """Return the ResourceClaims of a pod, None for one without any; raise KubeError."""
+    """Return a pod's ResourceClaims and their devices; None if it has none; raise KubeError."""
     claims = await claims_of_pod(cluster, pod)
     if claims is None or not claims.claims:
         return None

@@ -102,7 +102,7 @@ async def read_pools(cluster: Cluster) -> dict[PoolName, IPPool]:
 
 
 def _confs(host: Path | None) -> tuple[ConfFile, ...]:
-    """Return the node's files of CNI configuration, none where they cannot be read."""
+    """Return the node's files of CNI configuration; () where they cannot be read."""
     if host is None:
         return ()
     try:

@@ -30,7 +30,7 @@ Announcements = Callable[[], AbstractAsyncContextManager[AsyncIterator[object]]]
 
 
 class KernelSources(Frozen):
-    """The interfaces of the kernel; the functions block and are called in a thread."""
+    """The functions by which the kernel is asked; they block and are called in a thread."""
 
     survey: Callable[[], Survey]
     # By what they are about; one may raise OSError when it is entered.
@@ -97,7 +97,7 @@ def look(kernel: KernelSources) -> tuple[Survey, frozenset[str]]:
 
 
 def fabric_ports(survey: Survey | None) -> tuple[PortReading, ...]:
-    """Return the InfiniBand ports of a Survey; the kernel announces none of their states."""
+    """Return the states of a Survey's InfiniBand ports, for the kernel announces no change."""
     return tuple(
         PortReading(device.name, port.number, port.state, port.physical_state)
         for device in (survey.devices if survey else ())

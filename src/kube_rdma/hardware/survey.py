@@ -54,7 +54,7 @@ def take_devices(names: Sequence[str]) -> tuple[tuple[Device, ...], str | None]:
 
 
 def rerouted(survey: Survey, own: Own = dict) -> Survey:
-    """Return the survey with the current default routes and holders of `own` addresses."""
+    """Return the Survey with current default routes and current interfaces of `own` addresses."""
     cleared = replace(set_routes(survey, default_route=False, needed=None), routed=())
     return _with_own(with_routes(cleared, _SYSFS, rtnl_read.read_default_routes), own())
 

@@ -33,13 +33,13 @@ _DASHBOARDS = ("fleet", "node", "pod", "fabric")
 
 
 def object_file(name: str) -> str:
-    """Return the text of a file of objects/, by its name without the ending."""
+    """Return the text of a file in objects/; `name` is without the ending."""
     return (_HERE.parent / f"rules/objects/{name}.yaml").read_text(encoding="utf-8")
 
 
 @cache
 def described(name: str) -> tuple[Blueprint, ...]:
-    """Return the blueprints of a file of objects/, in its order."""
+    """Return the blueprints of a file in objects/, in its order."""
     return installation.read(object_file(name))
 
 
@@ -51,7 +51,7 @@ def dashboards() -> Mapping[str, Json]:
 
 @cache
 def blueprints() -> Mapping[str, list[Blueprint]]:
-    """Return every part of the installation with its blueprints."""
+    """Return the blueprints of every part of the installation, by the part's name."""
     return parts(
         {name: described(name) for name in FILES},
         [definition(resource) for resource in DEFINITIONS],
@@ -70,7 +70,10 @@ def read_values(path: Path) -> Document:
 
 
 def assignment(text: str, where: str = "--set") -> Document:
-    """Return what ``agent.startupTaint=true`` gives; Refused for another form."""
+    """Return the values that one assignment such as ``agent.startupTaint=true`` gives.
+
+    Raise Refused for another form.
+    """
     return assigned([text], (), where)
 
 
@@ -133,7 +136,10 @@ def left_out(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
 
 
 def policy_values(texts: Sequence[str], where: str) -> Values:
-    """Return the values that assignments give to agents of policies; Refused for a wrong one."""
+    """Return the values that assignments give to agents of policies.
+
+    Raise Refused for an assignment of another form, and for wrong values.
+    """
     return _given([assignment(text, where) for text in texts], "nvidia-operator")
 
 

@@ -12,7 +12,7 @@ _WIDTH = 100
 
 
 class _Dumper(yaml.CSafeDumper):  # libyaml: the same text in a sixth of the time
-    """A writer of texts of several lines as blocks, so that a configuration stays readable."""
+    """A YAML writer that keeps texts of several lines as blocks, so that they stay readable."""
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:

@@ -34,12 +34,15 @@ IP_POOL_TEXT: ObjectKind[bytes, IPPoolStatus] = IP_POOL.read_as(
 
 
 def pool_of(stored: Stored[ipam.IPPool, IPPoolStatus]) -> ipam.IPPool:
-    """Return the value of an IPPool object."""
+    """Return the pool that an IPPool object describes."""
     return ip_pool.named(stored.spec, stored.name)
 
 
 def pool_of_text(stored: Stored[bytes, IPPoolStatus]) -> ipam.IPPool:
-    """Return the value of an IPPool object; raise Refused with all faults of its spec."""
+    """Return the pool of an IPPool object whose spec is still text.
+
+    Raise Refused with all faults of the spec.
+    """
     return ip_pool.named(ip_pool.decode(stored.spec), stored.name)
 
 
@@ -52,7 +55,7 @@ S = TypeVar("S")
 
 
 def stored_block(stored: Stored[ipam.Block, None]) -> ipam.Block:
-    """Return the value of an IPBlock object; raise Broken for another object's name."""
+    """Return the block that an IPBlock object describes; raise Broken if its name is another's."""
     if stored.name != stored.spec.key.name:
         raise Broken(
             f"IPBlock {stored.name}, spec.first: {stored.spec.key.address(0)} of network "
@@ -71,13 +74,19 @@ def borrow_queue(stored: Stored[ipam.IPPool, IPPoolStatus]) -> ipam.BorrowQueue:
 
 
 def lease(stored: Stored[LeaseSpec, None]) -> ipam.NodeLease:
-    """Return the value of a Lease object; raise Refused when its annotations were edited."""
+    """Return the node lease that a Lease object describes.
+
+    Raise Refused where its annotations were edited.
+    """
     notes = dict(stored.annotations)
     return objects.lease(stored.name, stored.spec, notes, ipam.Version(stored.version))
 
 
 class IpamObjects:
-    """The objects of IPAM at the API server. `namespace` is where the leases of the nodes are."""
+    """Reads and writes the objects of IPAM at the API server.
+
+    `namespace` is where the leases of the nodes are.
+    """
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self._cluster = cluster
@@ -89,7 +98,10 @@ class IpamObjects:
         return stored_block(stored) if stored else None
 
     async def pinned(self, owner: ipam.Owner) -> dict[ipam.BlockKey, ipam.Block]:
-        """Return the blocks with a pin of the owner's pod; a garbled one has none."""
+        """Return the blocks with a pin of the owner's pod, by key.
+
+        A block that has another block's name is left out.
+        """
         seen = await self._cluster.see(IP_BLOCK, Where(labels=objects.pin_label(owner)))
         with_names = [one for one in seen.objects if one.name == one.spec.key.name]
         return {one.spec.key: stored_block(one) for one in with_names}
@@ -109,7 +121,7 @@ class IpamObjects:
         await self._drop(IP_BLOCK, seen.key.name, "", seen.version)
 
     async def lease(self, node: ipam.NodeName) -> ipam.NodeLease | None:
-        """Return a node's lease, None when there is none."""
+        """Return the lease of a node, None where it has none."""
         stored = await self._cluster.get(LEASE, objects.lease_name(node), self._namespace)
         return lease(stored) if stored else None
 
@@ -131,7 +143,7 @@ class IpamObjects:
         await self._drop(LEASE, objects.lease_name(seen.node), self._namespace, seen.version)
 
     async def borrow_queue(self, name: ipam.PoolName) -> ipam.BorrowQueue:
-        """Return the borrow queue of a pool; without the pool an empty one that has no version."""
+        """Return the borrow queue of a pool; an empty one without version if there is no pool."""
         stored = await self._cluster.get(IP_POOL, name)
         return borrow_queue(stored) if stored else ipam.BorrowQueue(name)
 

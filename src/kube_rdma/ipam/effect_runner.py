@@ -45,7 +45,7 @@ class AddressJournal:
     """
 
     def __init__(self, disk: Folder) -> None:
-        """Read the journal; raise Broken for an unreadable record, Unavailable for the disk."""
+        """Read the journal; raise Broken for an unreadable record, Unavailable on disk failure."""
         journal = Journal(disk, ADDRESSES)
         self._threads = ThreadPoolExecutor(_THREADS, "addresses")
         try:
@@ -81,7 +81,7 @@ class AddressJournal:
         await self._records.refuse_foreign(*self._records.foreign_names)
 
     def _create_id(self, path: str) -> ipam.JournalId:
-        """Store and return the id of a journal that is new."""
+        """Create, store and return the id of a new journal."""
         _refuse(self._records.foreign)  # the id may be in one of them
         if self.records:
             raise Broken(

@@ -129,7 +129,7 @@ class Snapshot(Frozen):
 
 
 async def take_snapshot(cluster: Cluster) -> Snapshot:
-    """Read pools, blocks, leases and nodes; raise Unavailable or Refused as the API client does."""
+    """Read pools, blocks, leases and nodes once; raise Unavailable or Refused."""
     faults: list[Finding] = []
     pools: dict[ipam.PoolName, ipam.IPPool] = {}
     compiled: dict[ipam.PoolName, tuple[Subpool, ...]] = {}

@@ -50,7 +50,7 @@ def _range(text: str) -> WrittenRange:
 
 
 def _decimal(text: str) -> str:
-    """Return the text without leading zeros of numbers, which whereabouts ignores."""
+    """Return an IPv4 text without leading zeros in its numbers, which whereabouts ignores."""
     return text if ":" in text else re.sub(r"(?<![0-9])0+(?=[0-9])", "", text)
 
 
@@ -219,7 +219,7 @@ class HostLocal(HostLocalRange):
 
 
 class HostLocalRuntime(GoTyped):
-    """The runtimeConfig of host-local, for which the plugin declares the capability ipRanges."""
+    """The runtimeConfig that host-local gets by its capability ipRanges."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -267,7 +267,7 @@ _CLUSTER_WIDE = (
 
 
 class IpamConf(Frozen):
-    """A compiled ipam block. With all fields empty the interface gets no address."""
+    """What an ipam block means to kube-rdma; if all is empty the interface gets no address."""
 
     pools: tuple[tuple[int | None, ipam.PoolName], ...] = ()  # by rail; None: for every rail
     pool: ipam.IPPool | None = None  # to create, made from the block's own ranges
@@ -278,7 +278,7 @@ class IpamConf(Frozen):
     yields: bool = False  # addresses that a pod asks for by runtimeConfig or args replace these
 
     def pool_for(self, rail: int | None) -> ipam.PoolName | None:
-        """Return the pool of a NIC: that of its rail, else the one for every rail."""
+        """Return the pool for an interface of this rail, else the one for every rail."""
         if self.pool:
             return self.pool.name
         names = dict(self.pools)
@@ -286,7 +286,7 @@ class IpamConf(Frozen):
 
 
 def load(document: Document) -> IpamConf:
-    """Return the meaning of the ipam block of a configuration; raise Refused with all faults."""
+    """Return what the ipam block of a configuration means; raise Refused with all faults."""
     conf = document.value
     block = conf.get("ipam") if isinstance(conf, dict) else None
     kind = block.get("type", 0) if isinstance(block, dict) else 0
@@ -529,7 +529,7 @@ def _with_pool(base: IpamConf, draft: ipam.IPPool, document: Document) -> IpamCo
 
 
 def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> ipam.IPRange:
-    """Return the range as whereabouts reads it.
+    """Return the range that whereabouts would allocate from.
 
     Ends in `range` come first, an end outside is ignored. With node_slice_size a node has a slice
     of the range, without regard to ends, and all slices are one subnet (whereabouts,

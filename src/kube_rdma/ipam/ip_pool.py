@@ -74,7 +74,7 @@ class PoolSlices(Typed):
 
     @property
     def value(self) -> ipam.PerNode:
-        """Return the value of the model."""
+        """Return the division of a range as a PerNode."""
         nodes = (ipam.NodeSlice(ipam.NodeName(n.node), n.subnet, n.gateway) for n in self.nodes)
         return ipam.PerNode(self.prefix, self.gateway_index, tuple(nodes), self.one_subnet)
 
@@ -226,7 +226,7 @@ class PoolRange(Typed):
 
     @property
     def has_router(self) -> bool:
-        """Return whether an address of the range has a gateway."""
+        """Return whether addresses of the range have a gateway."""
         index = self.per_node.gateway_index if self.per_node else None
         return self.gateway is not None or index is not None
 
@@ -353,13 +353,13 @@ class IPPoolObject(Typed):
 
 
 def load(document: Document) -> ipam.IPPool:
-    """Return the value of the document; raise Refused with all of its faults."""
+    """Return the pool that a document describes; raise Refused with all of its faults."""
     manifest = validate(IPPoolObject, document)
     return _compiled(manifest.spec, manifest.metadata.name, document, ("spec", "ranges"))
 
 
 def decode(data: bytes) -> ipam.IPPool:
-    """Return the value of a spec, still without a name; raise Refused with all of its faults."""
+    """Return the pool that a spec describes, without name; raise Refused with all of its faults."""
     document = of_json(data, base=("spec",))
     return _compiled(validate(IPPoolSpec, document), "", document, ("ranges",))
 
@@ -376,13 +376,13 @@ def encode(pool: ipam.IPPool) -> bytes:
 
 
 def manifest(pool: ipam.IPPool) -> dict[str, Value]:
-    """Return the whole object as JSON values."""
+    """Return the pool as an IPPool object, in JSON values."""
     head: dict[str, Value] = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "IPPool"}
     return head | {"metadata": {"name": pool.name}, "spec": spec(pool)}
 
 
 def spec(pool: ipam.IPPool) -> dict[str, Value]:
-    """Return the spec as JSON values, without empty lists."""
+    """Return the pool's spec as JSON values, without empty lists."""
     fields: dict[str, Value] = {
         "network": pool.network,
         "ranges": [_range(each) for each in pool.ranges],
@@ -466,7 +466,7 @@ def _overlaps(ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
 
 
 def _unreachable(routes: tuple[PoolRoute, ...], ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
-    """Yield a fault for each route whose next hop no pod can reach: the kernel would refuse it."""
+    """Yield a fault for each route whose next hop is in no subnet; the kernel would refuse it."""
     for index, route in enumerate(routes):
         same = [each for each in ranges if each.subnet.version == route.dst.version]
         if not same:
@@ -485,21 +485,21 @@ def _unreachable(routes: tuple[PoolRoute, ...], ranges: tuple[PoolRange, ...]) -
 
 
 class IndexRange(GoTyped):
-    """Addresses of every node's prefix, by their places in it."""
+    """Addresses that are left out of each node's prefix, by their index in it."""
 
     start_index: int = Field(ge=0)
     end_index: int = Field(ge=0)
 
 
 class ExcludedRange(GoTyped):
-    """Addresses from the first to the last."""
+    """Addresses that are left out of a pool, from the first to the last."""
 
     start_ip: words.IpAddress
     end_ip: words.IpAddress
 
 
 class StaticAllocation(GoTyped):
-    """The prefix of a node; without a node's name it is reserved."""
+    """A prefix that is fixed for a node; without a node's name it is reserved."""
 
     node_name: str = ""
     gateway: words.IpAddress | None = None
@@ -507,13 +507,13 @@ class StaticAllocation(GoTyped):
 
 
 class CidrRoute(GoTyped):
-    """A route of each pod."""
+    """A route that each pod gets."""
 
     dst: words.Cidr
 
 
 class NvPoolSpec(GoTyped):
-    """The fields that both kinds of nv-ipam have."""
+    """The fields that both kinds of pools of nv-ipam have."""
 
     exclusions: Many[ExcludedRange] = ()
     per_node_exclusions: Many[IndexRange] = ()
@@ -523,7 +523,7 @@ class NvPoolSpec(GoTyped):
 
 
 class CidrPoolSpec(NvPoolSpec):
-    """The fields of a CIDRPool."""
+    """The fields of the spec of nv-ipam's CIDRPool."""
 
     cidr: words.Cidr
     gateway_index: int | None = Field(None, ge=0)
@@ -532,7 +532,7 @@ class CidrPoolSpec(NvPoolSpec):
 
 
 class NvIpPoolSpec(NvPoolSpec):
-    """The fields of an IPPool of nv-ipam, whose nodes have blocks of one subnet."""
+    """The fields of the spec of nv-ipam's IPPool, whose nodes have blocks of one subnet."""
 
     subnet: words.Cidr
     gateway: words.IpAddress | None = None
@@ -548,7 +548,7 @@ class CidrPoolMetadata(GoTyped):
 
 
 class NvPoolObject(GoTyped):
-    """A pool as nv-ipam reads it; its kind is known before."""
+    """A pool object of nv-ipam, whose kind was read before."""
 
     api_version: Literal["nv-ipam.nvidia.com/v1alpha1"]
     kind: str
@@ -557,26 +557,26 @@ class NvPoolObject(GoTyped):
 
 
 class CidrPoolObject(NvPoolObject):
-    """A CIDRPool."""
+    """A CIDRPool object of nv-ipam."""
 
     spec: CidrPoolSpec
 
 
 class NvIpPoolObject(NvPoolObject):
-    """An IPPool of nv-ipam."""
+    """An IPPool object of nv-ipam."""
 
     spec: NvIpPoolSpec
 
 
 class TranslatedPool(Frozen):
-    """The IPPool, and a sentence for each thing that it cannot say."""
+    """An IPPool made of another project's pool, and a sentence for each fact that is lost."""
 
     pool: ipam.IPPool
     notes: tuple[str, ...] = ()
 
 
 def translate_cidr_pool(document: Document) -> TranslatedPool:
-    """Return the IPPool that means the same; raise Refused with all faults of the CIDRPool."""
+    """Return the IPPool that means the same as a CIDRPool of nv-ipam; raise Refused with faults."""
     pool = validate(CidrPoolObject, document)
     named = (one for one in pool.spec.static_allocations if one.node_name)
     nodes = [entry(one.node_name, one.prefix, one.gateway) for one in named]

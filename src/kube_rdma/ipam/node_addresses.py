@@ -47,7 +47,7 @@ log = structlog.get_logger()
 
 
 class IpamDependencies(Frozen):
-    """The API server and the disk of NodeAddresses."""
+    """What NodeAddresses depends on: the API server and the disk."""
 
     cluster: Cluster
     namespace: str  # of the nodes' leases
@@ -176,7 +176,10 @@ class NodeAddresses:
         self._low.set()
 
     def now(self) -> float:
-        """Return seconds of the clock of `collect`; ask before the runtime lists its containers."""
+        """Return seconds of the clock that `collect` takes.
+
+        Call this before the runtime lists its containers.
+        """
         return self._timing.clock()
 
     async def collect(self, living: frozenset[ipam.ContainerId], since: float) -> None:
@@ -424,7 +427,7 @@ def _pool(stored: Stored[Any, Any]) -> _Pool:
 
 
 async def _listed(blocks: Mirror[ipam.Block]) -> dict[ipam.BlockKey, ipam.Block]:
-    """Return the first list of a watch; raise Unavailable."""
+    """Return the objects of a watch once it has listed them; raise Unavailable."""
     await blocks.tried.wait()
     if blocks.trouble:
         raise Unavailable(blocks.trouble)

@@ -108,7 +108,7 @@ class LeaseSpec(kubernetes.SparsePart, forbid_unknown_fields=True):
 
 
 class _LeaseNotes(kubernetes.StatusPart, forbid_unknown_fields=True):
-    """The annotations, without their prefix."""
+    """The annotations of a Lease that belong to IPAM, without their prefix."""
 
     boot: ipam.BootId
     beat: str
@@ -116,7 +116,10 @@ class _LeaseNotes(kubernetes.StatusPart, forbid_unknown_fields=True):
 
 
 def decode_block(data: bytes) -> ipam.Block:
-    """Return the value of a spec, still without a version; raise Refused that names the field."""
+    """Return the block that a spec describes, without version.
+
+    Raise Refused that names the field.
+    """
     spec = _part(data, IPBlockSpec, "spec")
     first = _value(address, spec.first, _ADDRESS, "spec.first")
     if int(first) % ipam.BLOCK_ADDRESSES:
@@ -181,12 +184,12 @@ def _cut(name: str) -> str:
 
 
 def lease_name(node: ipam.NodeName) -> str:
-    """Return the name of a node's lease."""
+    """Return the name of the Lease object of a node."""
     return f"{LEASE_PREFIX}{node}"
 
 
 def decode_lease(data: bytes) -> LeaseSpec:
-    """Return journal and duration of a Lease's spec; raise Refused that names the field."""
+    """Return journal id and duration of a Lease's spec; raise Refused that names the field."""
     return _part(data, LeaseSpec, "spec")
 
 
@@ -321,7 +324,7 @@ class IPPoolStatus(kubernetes.StatusPart):
 
 
 class PoolFindings(Frozen):
-    """The findings of the controller about one pool."""
+    """What the controller has found out about one pool, for the pool's status."""
 
     generation: int  # of the object that it looked at
     usages: Sequence[Usage] = ()
@@ -376,7 +379,7 @@ def counted(parts: Iterable[tuple[FamilyName, int]]) -> str:
 def _conditions(
     old: tuple[kubernetes.Condition, ...], findings: PoolFindings, now: str
 ) -> tuple[kubernetes.Condition, ...]:
-    """Return Ready and NearlyFull, and Stalled where only another spec helps."""
+    """Return the conditions Ready and NearlyFull, and Stalled where only another spec helps."""
     ready = ("Usable", "Nodes give addresses of it.")
     if findings.broken:
         ready = ("Refused", findings.broken)

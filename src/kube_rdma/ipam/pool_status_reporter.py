@@ -42,7 +42,7 @@ class _Blocks(Frozen):
 
 
 class PoolStatusReporter:
-    """Writes the status of each pool of a cluster; the caller runs `events`.
+    """Writes the status of each IPPool of a cluster; the caller runs `events`.
 
     `reported` is called with the usage of each pool by name, at each look.
     """
@@ -61,7 +61,7 @@ class PoolStatusReporter:
         self._walls = ObjectWalls("IPPool")
 
     async def run(self) -> None:
-        """Report until cancelled, and wait for an API server that is away."""
+        """Write statuses until cancelled; wait while the API server is away."""
         async with asyncio.TaskGroup() as tasks:
             await follow_all(tasks, self._cluster, full_jitter, self._blocks)
             clock, due = asyncio.get_running_loop().time, 0.0

@@ -25,7 +25,7 @@ _KEPT = ("ADDRESS", "NETWORK", "POD", "INTERFACE", "NODE", "POOLS")
 
 
 class PoolState(Frozen):
-    """A pool, its usage, its holders, and the requests of nodes that lack addresses."""
+    """What views show of a pool: usage, holders, and requests of nodes that lack addresses."""
 
     pool: IPPool
     usages: tuple[Usage, ...]
@@ -186,7 +186,7 @@ def _rows(state: PoolState) -> Iterator[tuple[str, ...]]:
 
 
 def _slices(pool: IPPool) -> dict[str, str]:
-    """Return the line about ranges whose nodes have slices."""
+    """Return the line about ranges that are divided between nodes, by its label; {} without."""
     sentences = [
         f"a /{per_node.prefix} of {r.subnet}"
         + (f", router at {per_node.gateway}" if per_node.gateway is not None else "")

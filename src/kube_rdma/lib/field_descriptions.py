@@ -29,7 +29,10 @@ def sentences(model: type) -> dict[str, str]:
 
 
 def add(schema: dict[str, Any], aliases: dict[str, str], model: type) -> None:
-    """Write the sentences into the properties of a JSON schema, which are named by `aliases`."""
+    """Add the sentences as descriptions to the properties of a JSON schema.
+
+    `aliases` has the properties' names by attribute.
+    """
     properties = schema.get("properties", {})
     for field, text in sentences(model).items():
         if isinstance(part := properties.get(aliases.get(field, field)), dict):

@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class HealthChecks:
-    """The checks of readiness by name; ``await run(address)`` answers."""
+    """Serves /livez and /readyz; it has the checks of readiness by name."""
 
     def __init__(self, checks: Mapping[str, Check]) -> None:
         self._checks = checks

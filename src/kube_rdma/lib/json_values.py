@@ -37,7 +37,7 @@ def json_object(
 def json_list(
     values: Iterable[Frozen] | None, *only: str, without: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return json_object of each value; nothing for values that could not be read (None)."""
+    """Return a list of each value as json_object; [] for None, which could not be read."""
     return [json_object(value, *only, without=without) for value in values or ()]
 
 

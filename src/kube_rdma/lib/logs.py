@@ -62,7 +62,7 @@ def configure(level: str = "info", form: str = "text") -> None:
 
 
 def _plain(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Replace what a terminal would act on; a traceback keeps its lines, which are escaped."""
+    """Escape control characters in a log event; a traceback keeps its lines."""
     return {
         key: value
         if isinstance(value, int | float | None)

@@ -61,7 +61,7 @@ def fitted(
 
 
 def shortened(cell: str, room: int) -> str:
-    """Return the text in `room` columns, without its middle where it is longer."""
+    """Return a cell cut to `room` columns, with "…" in place of its middle if it is longer."""
     if cell_width(cell) <= room:
         return cell
     behind = clipped(cell[::-1], (room - 1) // 2)[::-1]
@@ -76,7 +76,7 @@ def wrapped(text: str, width: int, indent: str) -> list[str]:
 
 
 class PageState(StrEnum):
-    """The state of the object of a row or a sentence, the worst first."""
+    """The state of the object that a row or sentence is about, the worst first."""
 
     UNHEALTHY = "unhealthy"
     WARNING = "warning"
@@ -235,7 +235,7 @@ def narrowed(table: PageTable, width: int) -> tuple[PageTable, str]:
 
 
 def full_width(table: PageTable) -> int:
-    """Return the columns of a page on which nothing of the table is cut."""
+    """Return how many columns a page needs so that nothing of the table is cut."""
     columns = widths(cells_of(table))
     return sum(columns) + len(GAP) * (len(columns) - 1)
 

@@ -17,5 +17,5 @@ def short_count(count: int) -> str:
 
 
 def no_carrier(interface: str) -> str:
-    """Return the sentence about an interface that is up and has no link."""
+    """Return the sentence about an interface that is up and has no carrier."""
     return f"{interface} has no carrier: check the cable and the switch port behind it"

@@ -131,7 +131,7 @@ class Records(Generic[T]):
         await self._end_left()
 
     async def remove(self, *names: str) -> None:
-        """Remove records for good; a missing one is not an error. Raise Unavailable."""
+        """Remove records durably; a missing one is no error. Raise Unavailable."""
         gone = (self._values[name] for name in names if name in self._values)
         await self._run(partial(self._journal.remove, *names, sync=any(map(self._outlives, gone))))
         for name in names:

@@ -37,7 +37,7 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
 def struct_schema(kind: type[Struct]) -> Json:
-    """Return the schema of a Struct's documents, with the sentence of each field."""
+    """Return the JSON schema of a Struct, with a sentence for each field."""
     fields = structs.fields(kind)
     schema: Json = {
         "description": kind.__doc__,
@@ -99,7 +99,7 @@ LOOKAROUND = re.compile(r"\(\?<?[=!]")
 
 
 class Column(Frozen):
-    """A column of kubectl."""
+    """A column that kubectl shows for a kind."""
 
     name: str
     path: str  # to one value
@@ -108,7 +108,10 @@ class Column(Frozen):
 
 
 class ResourceDefinition(Frozen):
-    """One kind of the group; `kubectl get kube-rdma` shows all of them by their category."""
+    """A kind of kube-rdma's API group.
+
+    `kubectl get kube-rdma` shows all kinds by their category.
+    """
 
     model: type[BaseModel | Struct]  # with a status, it gets the subresource
     plural: str
@@ -119,13 +122,13 @@ class ResourceDefinition(Frozen):
 
     @property
     def kind(self) -> str:
-        """Return the name of the kind, as the model's field says it."""
+        """Return the name of the kind, from the model's field `kind`."""
         (kind,) = structural(self.model)["properties"]["kind"]["enum"]
         return str(kind)
 
     @property
     def name(self) -> str:
-        """Return the name of the object: ippools.kube-rdma.io."""
+        """Return the name of the definition, such as ippools.kube-rdma.io."""
         return f"{self.plural}.{self.group}"
 
 
@@ -189,13 +192,13 @@ def _names(resource: ResourceDefinition) -> Json:
 
 
 def text(resource: ResourceDefinition) -> str:
-    """Return the definition as YAML, as config/crds holds it."""
+    """Return a CustomResourceDefinition as the YAML text in config/crds."""
     plain = json.loads(json.dumps(definition(resource)))  # nothing twice: YAML would refer to it
     return yaml.safe_dump(plain, sort_keys=False, width=100)
 
 
 def structural(model: type[BaseModel | Struct]) -> Json:
-    """Return the structural schema of a model's documents."""
+    """Return the structural schema of the documents of a model."""
     made = _json_schema(model)
     return _converted(made, made.get("$defs", {}))
 

@@ -34,7 +34,7 @@ _ALWAYS = (GROUND, INK, FAINT)
 
 
 class PictureSize(Frozen):
-    """Width and height in pixels."""
+    """The width and height of a picture, in pixels."""
 
     width: int
     height: int
@@ -55,12 +55,12 @@ def picture(size: PictureSize, label: str, tones: Iterable[Tone], parts: Iterabl
 
 
 def text(x: float, y: float, words: str, kind: str = "ink", more: str = "") -> str:
-    """Return a line of text with its lower left corner at a place; `more` are attributes."""
+    """Return a line of text as SVG, its lower left corner at x and y; `more` are attributes."""
     return f'<text class="{kind}" x="{x:g}" y="{y:g}"{more}>{escape(words)}</text>'
 
 
 def heading(x: float, words: str) -> str:
-    """Return the title at the top of a picture."""
+    """Return the title of a picture as SVG, at its top."""
     return text(x, 30, words, more=f'{BOLD} style="font-size: 16px"')
 
 
@@ -103,7 +103,7 @@ class NestedBox(Frozen):
 
 
 def size(box: NestedBox) -> tuple[int, int]:
-    """Return width and height of a box in pixels, with all that is inside."""
+    """Return width and height that a box needs for all that is inside, in pixels."""
     text = max(_LETTER * len(line) for line in (box.strip, *box.lines))
     width = round(max(text, _BOLD * len(box.title))) + 2 * _GAP
     height = _GAP + _LINE * (1 + len(box.lines)) + (_STRIP if box.strip else 0)

@@ -78,7 +78,7 @@ def watched(tick: float = TICK, patience: float = PATIENCE) -> Iterator[None]:
 
 
 class ThreadTimes(NamedTuple):
-    """The scheduling counters of a thread (Documentation/scheduler/sched-stats.rst)."""
+    """The scheduling counters of one thread (Documentation/scheduler/sched-stats.rst)."""
 
     waited: float  # seconds without a processor, up to when it last got one
     slices: int  # times that it got one
@@ -123,7 +123,7 @@ class _Look:
         self._clock, self._ran, self._threads = time.monotonic(), time.process_time(), threads()
 
     def since(self, before: _Look) -> Spent:
-        """Return the seconds of the program between two looks."""
+        """Return the seconds since an earlier look that passed, that threads ran, and waited."""
         passed = self._clock - before._clock
         waited = (
             # The kernel adds a wait to its count when it ends: one that lasts is seen by its state.

@@ -54,7 +54,7 @@ def none_yet(family: MetricFamily, labels: tuple[str, ...]) -> Durations:
 
 
 def observed(before: Durations, seconds: float) -> Durations:
-    """Return a histogram with one more duration; a clock that went back counts as 0 s."""
+    """Return a histogram with one more duration; a negative one counts as 0 s."""
     place = bisect_left(before.bounds, seconds)
     counts = (count + (n == place) for n, count in enumerate(before.counts))
     return replace(before, counts=tuple(counts), total=before.total + max(0.0, seconds))

@@ -62,7 +62,7 @@ async def policies(
 
 
 async def nodes(cluster: Cluster, mark: str) -> tuple[model.MigratingNode, ...]:
-    """Return all nodes with the value of the label `mark`."""
+    """Return all nodes of the cluster, each with the value of its label `mark`."""
     return tuple(_node(each, mark) for each in await cluster.list(NODE))
 
 
@@ -88,7 +88,7 @@ async def operators(cluster: Cluster) -> tuple[str, ...]:
 
 
 async def config_text(cluster: Cluster, namespace: str, name: str) -> str | None:
-    """Return the plugin's configuration in a ConfigMap, None without one."""
+    """Return a plugin's configuration from a ConfigMap, None without one."""
     stored = await cluster.get(kinds.CONFIG_MAP, name, namespace)
     text = (stored.spec or {}).get(_KEY) if stored else None
     return text if isinstance(text, str) else None
@@ -103,7 +103,7 @@ def _node(stored: Stored[NodeObjectSpec, NodeStatus], mark: str) -> model.Migrat
 
 
 async def extended_names(cluster: Cluster) -> Mapping[str, str]:
-    """Return the DeviceClasses with a resource name, by that name."""
+    """Return DeviceClasses by the name of the resource that each serves."""
     return {
         one.spec.extended_resource_name: one.name
         for one in sorted(await cluster.list(DEVICE_CLASS), key=lambda one: one.name, reverse=True)
@@ -112,7 +112,7 @@ async def extended_names(cluster: Cluster) -> Mapping[str, str]:
 
 
 async def reported_pools(cluster: Cluster, node: str) -> Mapping[str, str] | None:
-    """Return the resources of a node and their modes, None without a report of the node."""
+    """Return a node's resources and their modes from its NodeReport, None without a report."""
     stored = await cluster.get(NODE_REPORT, node)
     report = stored.status if stored else None
     return {pool.resource: pool.mode for pool in report.pools} if report else None

@@ -115,7 +115,10 @@ def _judged(seen: model.PluginDaemonSet) -> model.PluginDaemonSet:
 
 
 def _config(text: str, where: str) -> model.PluginConfig:
-    """Return the shares that kube-rdma makes of a configuration; raise Refused for its faults."""
+    """Return a plugin's configuration with the shares that kube-rdma would make of it.
+
+    Raise Refused for its faults.
+    """
     parsed = parse_config(text.encode(), where)
     rows = [(pool.resource, terms(pool)) for pool in parsed.pools]
     shares = {name: row.shares if row.bind is Bind.POOL else None for name, row in rows}

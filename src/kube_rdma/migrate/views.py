@@ -110,7 +110,7 @@ def _policy(source: model.MigrationSource) -> str:
 
 
 def _seen(plan: model.TakeoverPlan, source: model.MigrationSource) -> Iterator[str]:
-    """Yield the plugin that was seen, and a line for each node."""
+    """Yield comments on the plugin and the nodes that were seen."""
     owner = f", written by {_policy(source)}" if source.policy else ""
     yield f"# Seen: DaemonSet {source.plugin.title}, image {source.plugin.image}{owner}"
     for node in plan.nodes:
@@ -124,7 +124,7 @@ def _seen(plan: model.TakeoverPlan, source: model.MigrationSource) -> Iterator[s
 
 
 def _script(title: Iterable[str], plan: model.TakeoverPlan | model.ServingPlan) -> Page:
-    """Return title and notes as comments, then the steps there and back."""
+    """Return a script: title and notes as comments, the steps forward, and the steps back."""
     notes = (Sentence(f"# ! {note}.", "#   ", PageState.WARNING) for note in plan.notes)
     blocks: list[Block] = [(*map(_comment, title), *notes)]
     for name, steps in (("There", plan.steps), ("Back", plan.back)):

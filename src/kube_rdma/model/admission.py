@@ -47,7 +47,7 @@ class ResourceAsk(Frozen):
 
 
 class ContainerTemplate(Frozen):
-    """A container of a pod."""
+    """A container of a pod, with what admission rules read of it."""
 
     name: str
     path: FieldPath

@@ -77,7 +77,7 @@ class IommuGroup(Frozen):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Return the files that a program opens."""
+        """Return the paths of the files that a program opens to use the group."""
         return (f"/dev/vfio/{self.number}", "/dev/vfio/vfio") if self.guarded else ()
 
 
@@ -139,14 +139,14 @@ class Card(Frozen):
 
     @property
     def numa_node(self) -> int | None:
-        """Return the NUMA node that its function, else its first device, is near to."""
+        """Return the NUMA node of the card's function, else of its first device, else None."""
         if self.function:
             return self.function.seat.numa_node
         return self.devices[0].numa_node if self.devices else None
 
     @property
     def pci(self) -> PciAddress | None:
-        """Return the address of its function."""
+        """Return the PCI address of the card's function, None without one."""
         return self.seat.pci if self.seat else None
 
     @property

@@ -131,7 +131,7 @@ class CharDevice(Frozen):
 
 
 class PciPosition(Frozen):
-    """The place of a PCI function in the machine."""
+    """Where a PCI function is in the machine: the bridges above it and its NUMA node."""
 
     pci: PciAddress
     root: str  # the host bridge, as pci0000:40
@@ -208,7 +208,7 @@ class PcieLink(Frozen):
 
 
 class QueuePair(Frozen):
-    """A queue pair of a process, as the kernel lists it."""
+    """A queue pair of a process, as the kernel lists them."""
 
     device: str
     type: str  # the transport: RC, UC, UD, DRIVER
@@ -220,7 +220,7 @@ class QueuePair(Frozen):
 
 
 class PlannedHostLink(Frozen):
-    """A link of the node at the moment of planning; `index` is the kernel's, `name` for people."""
+    """A link of the node when it was planned; `index` is the kernel's, `name` is for people."""
 
     index: int
     name: str
@@ -268,7 +268,7 @@ def is_usable_guid(guid: str | None) -> bool:
 
 
 def guid_of_sysfs(text: str | None) -> str | None:
-    """Return ``0200:0000:0000:0001`` in the usual form."""
+    """Return a GUID from the form of sysfs, ``0200:0000:0000:0001``, in the usual form."""
     if text is None:
         return None
     digits = text.replace(":", "").lower()

@@ -72,7 +72,7 @@ class ObservedKubelet(Frozen):
 
 
 class ObservedFolder(Frozen):
-    """A folder of kube-rdma's state, with the room that its file system has."""
+    """A folder of kube-rdma's state, with the free room of its file system."""
 
     path: str
     free: int  # bytes
@@ -94,7 +94,7 @@ class ObservedCni(Frozen):
 
 
 class ObservedRail(Frozen):
-    """A rail of the agent's record: its number, or its entry in a policy's list."""
+    """A rail in the agent's record, and the card that has it."""
 
     rail: str
     card: str  # PCI address of the physical function, which may be gone
@@ -108,7 +108,7 @@ class ObservedBridge(Frozen):
 
 
 class ObservedDomain(Frozen):
-    """The IOMMU domain that the kernel gives a card."""
+    """The type of IOMMU domain in which the kernel has a card."""
 
     pci: PciAddress
     type: str  # identity, DMA-FQ
@@ -194,7 +194,7 @@ class ObservedLimit(Frozen):
 
     @property
     def is_set(self) -> bool:
-        """Return whether the kernel limits anything of the device."""
+        """Return whether the kernel limits the pod's use of the device."""
         return self.most_handles is not None or self.most_objects is not None
 
     @property
@@ -307,7 +307,7 @@ class Diagnosis(Frozen):
 
     @property
     def ill(self) -> bool:
-        """Return whether RDMA does not work."""
+        """Return whether any Finding says that RDMA does not work."""
         return any(one.is_error for one in self.findings)
 
     @property
@@ -324,7 +324,7 @@ class Diagnosis(Frozen):
 
 
 class AgentPod(NamespacedName):
-    """The pod of an agent, and its container."""
+    """The pod of an agent, with its container."""
 
     node: str
     container: str

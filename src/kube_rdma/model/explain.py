@@ -45,7 +45,7 @@ class NodeBasis(Frozen):
 
     @property
     def card_names(self) -> Mapping[str, str]:
-        """Return the names that people call the cards of pools, by card."""
+        """Return names for people of the cards in the node's pools, by card."""
         return {card.id: card.name for pool in self.pools for card in pool.cards}
 
 
@@ -137,7 +137,7 @@ class StandIn(Frozen):
 
 
 class ExplainedPlan(Frozen):
-    """The Steps of an interface in their order."""
+    """The Steps by which an interface is made, in their order."""
 
     interface: InterfaceName
     network: str
@@ -176,7 +176,7 @@ class RdmaCmAddress(Frozen):
 
 
 class Explanation(Frozen):
-    """All that `kube-rdma explain` says of a pod."""
+    """The conclusions of `kube-rdma explain` about a pod."""
 
     pod: str
     node: str

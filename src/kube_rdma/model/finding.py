@@ -61,7 +61,7 @@ class Finding(Frozen):
 
     @classmethod
     def of_refused(cls, error: Refused, stage: Stage | None = None) -> tuple[Finding, ...]:
-        """Return a Finding for each fault of an error."""
+        """Return a Finding for each fault that a Refused has."""
         every = (error, *error.more)
         return tuple(cls(e.where, e.problem, remedy=e.remedy, stage=stage) for e in every)
 

@@ -87,7 +87,7 @@ def joined(*parts: str | Hole) -> Joined:
 
 
 def unless(condition: str, node: Node) -> When:
-    """Return the node where the condition does not hold, else nothing."""
+    """Return a choice of the node where the condition is false, and of nothing where it is true."""
     return When(condition, ABSENT, node)
 
 

@@ -63,14 +63,14 @@ BLOCK_ADDRESSES = 64
 
 
 class Family(IntEnum):
-    """The Internet Protocol's version."""
+    """The version of the Internet Protocol: IPv4 or IPv6."""
 
     V4 = 4
     V6 = 6
 
     @property
     def title(self) -> FamilyName:
-        """Return the name in documents: IPv4 or IPv6."""
+        """Return the family's name in documents: IPv4 or IPv6."""
         return "IPv4" if self is Family.V4 else "IPv6"
 
     def address(self, number: int) -> Address:
@@ -86,7 +86,7 @@ class Span(Frozen):
 
 
 class NodeSlice(Frozen):
-    """The slice that people chose for a node."""
+    """A slice of a range that people chose for a node."""
 
     node: NodeName
     subnet: Subnet
@@ -105,7 +105,7 @@ class PerNode(Frozen):
 
 
 class IPRange(Frozen):
-    """A part of a subnet that a pool gives from."""
+    """A part of a subnet from which a pool gives addresses."""
 
     subnet: Subnet
     first: Address | None = None  # None: the first of the subnet
@@ -117,13 +117,13 @@ class IPRange(Frozen):
 
     @property
     def span(self) -> Span:
-        """Return the first and the last address."""
+        """Return the first and the last address of the range."""
         first = self.subnet.network_address if self.first is None else self.first
         return Span(first, self.subnet.broadcast_address if self.last is None else self.last)
 
 
 class Route(Frozen):
-    """A route of the pod."""
+    """A route that pods get with an address."""
 
     to: Subnet
     via: Address | None = None  # None: the gateway of the address's range
@@ -149,7 +149,7 @@ class IPPool(Frozen):
 
 
 class BlockKey(Frozen, order=True):
-    """The identity of a block: BLOCK_ADDRESSES aligned addresses of one network.
+    """The identity of a block, which is BLOCK_ADDRESSES aligned addresses of one network.
 
     Overlapping pools of a network meet in the same blocks, so each address is held in one place.
     """
@@ -160,7 +160,7 @@ class BlockKey(Frozen, order=True):
 
     @property
     def name(self) -> str:
-        """Return the name of its IPBlock: ``default.10-0-0-64``, ``rail.fd00-0-0-0-0-0-0-40``."""
+        """Return the name of the block's IPBlock: ``default.10-0-0-64``."""
         if self.family is Family.V4:
             parts = [f"{self.first >> shift & 0xFF}" for shift in range(24, -1, -8)]
         else:
@@ -168,7 +168,7 @@ class BlockKey(Frozen, order=True):
         return f"{self.network}.{'-'.join(parts)}"
 
     def address(self, offset: int) -> Address:
-        """Return the address at `offset`, 0 to BLOCK_ADDRESSES - 1."""
+        """Return the address at `offset` in the block, from 0 to BLOCK_ADDRESSES - 1."""
         return self.family.address(self.first + offset)
 
 
@@ -253,12 +253,12 @@ class Timing(Frozen):
 
     @property
     def silence(self) -> float:
-        """Return the seconds after the last renewal until a node surely allocates no more."""
+        """Return the seconds after its last renewal until a node surely allocates no more."""
         return self.contact + self.margin
 
 
 class NicRequest(Frozen):
-    """Addresses for one interface, one of each family that the pool has for the rail."""
+    """A request for addresses of one interface, one of each family that the pool has."""
 
     interface: InterfaceName
     pool: PoolName
@@ -269,7 +269,10 @@ class NicRequest(Frozen):
 
 
 class AddressRequest(Frozen):
-    """The NICs of one container: it gets an address for each of them, or none at all."""
+    """A request for all interfaces of a container.
+
+    It gets an address for each of them, or none at all.
+    """
 
     container: ContainerId
     pod: PodUid
@@ -305,12 +308,12 @@ class AllocationRecord:
 
     @property
     def live(self) -> tuple[AddressAllocation, ...]:
-        """Return the allocations that the container still has."""
+        """Return the allocations that were not released."""
         return tuple(allocation for allocation in self.allocations if not allocation.cooling)
 
 
 class JournalIdentity(Frozen):
-    """The record that is made with an empty journal and never changed."""
+    """The record with the identity of a journal, written when the journal is made."""
 
     journal: JournalId
 

@@ -125,12 +125,15 @@ class PodState(NamespacedName):
 
     @property
     def is_static(self) -> bool:
-        """Return whether the pod is static: a file of its node describes it, no object does."""
+        """Return whether a file of the node describes the pod; its object is only a mirror."""
         return MIRROR in dict(self.annotations)
 
     @property
     def runtime_uid(self) -> str:
-        """Return the pod's uid at kubelet and runtime; the API has another one for a static pod."""
+        """Return the pod's uid for kubelet and runtime.
+
+        The API has another one for a static pod.
+        """
         return dict(self.annotations).get(MIRROR, self.uid)
 
 
@@ -215,7 +218,7 @@ def observed(conditions: Iterable[Condition], generation: int) -> tuple[Conditio
 
 
 def cut(text: str, longest: int = LONGEST) -> str:
-    """Return at most so many characters of a text; an end that is cut off shows."""
+    """Return a text cut to at most this many characters; a cut is visible at the end."""
     return text if len(text) <= longest else text[: longest - len(_CUT)] + _CUT
 
 

@@ -67,7 +67,7 @@ class Promise(Frozen):
 
     @property
     def held(self) -> frozenset[HeldShare]:
-        """Return its shares, each with the resource."""
+        """Return the promise's shares, each with its resource."""
         return frozenset((self.resource, share) for share in self.shares)
 
 
@@ -90,7 +90,7 @@ class Binding(Frozen):
 
     @property
     def held(self) -> frozenset[HeldShare]:
-        """Return its shares, each with the resource."""
+        """Return the binding's shares, each with its resource."""
         return frozenset((self.resource, share) for share in self.shares)
 
 
@@ -123,12 +123,12 @@ class UsedDevice(Frozen):
 
 
 def lift_memlock(shim: str) -> RuntimeHook:
-    """Return the hook that lifts a container's limit of locked memory, by the shim at this path."""
+    """Return the hook by which the shim at this path lifts a container's limit of locked memory."""
     return RuntimeHook("createRuntime", shim, ("kube-rdma", "hook", "memlock"))
 
 
 def merge_settings(shim: str, folder: str) -> RuntimeHook:
-    """Return the hook that merges the settings in this folder with the container's own."""
+    """Return the hook that merges the settings in a folder with the container's own."""
     return RuntimeHook("createContainer", shim, ("kube-rdma", "hook", "settings", folder))
 
 
@@ -157,7 +157,7 @@ class CdiFile(Frozen):
 
 
 class Runtime(Frozen):
-    """The container runtime of a node."""
+    """The container runtime of a node: its name and version, and where it has CNI's files."""
 
     name: str  # containerd, cri-o
     version: str  # as the runtime writes it: v2.4.2, 1.7.13~ds1

@@ -32,12 +32,12 @@ _MOST = 1e12
 
 
 def gbps(text: str) -> float:
-    """Return the Gbit/s of a bandwidth; ValueError for another text."""
+    """Return a bandwidth as a number of Gbit/s; raise ValueError for another text."""
     return float(quantity(_checked(text, _BANDWIDTH)) / _GIGA)
 
 
 def microseconds(text: str) -> float:
-    """Return the microseconds of a latency; ValueError for another text."""
+    """Return a latency as a number of microseconds; raise ValueError for another text."""
     number = _checked(text, _LATENCY)
     unit = number.lstrip("0123456789.")
     return float(Fraction(number.removesuffix(unit)) * _NANOSECONDS[unit] / 1000)
@@ -80,5 +80,5 @@ def _checked(text: str, pattern: str) -> str:
 
 
 def _plain(number: float) -> str:
-    """Return the number with three decimals at most."""
+    """Return a number as text with three decimals at most."""
     return f"{number:.3f}".rstrip("0").rstrip(".")

@@ -36,7 +36,7 @@ class MetricFamily(Frozen):
 
 
 class MetricSeries(Frozen):
-    """One value of a family."""
+    """A series of a metric: the values of its labels, and its value."""
 
     family: MetricFamily
     labels: tuple[str, ...]  # values of the family's labels, in their order
@@ -106,7 +106,7 @@ class PodPlaceCounters(Frozen):
 
 
 class HolderName(Frozen):
-    """A container by the labels that its series have."""
+    """The labels that name a container in series."""
 
     namespace: str
     pod: str

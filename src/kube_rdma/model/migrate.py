@@ -73,14 +73,14 @@ class MigratingNode(Frozen):
 
 
 class HolderPod(NamespacedName):
-    """A pod that asks for `resources` and runs on a node, or is about to."""
+    """A pod that asks for `resources` and is on a node."""
 
     node: str
     resources: tuple[str, ...] = ()
 
 
 class PluginConfig(Frozen):
-    """The configuration that a plugin reads."""
+    """The configuration of a device plugin, with the shares that kube-rdma would make of it."""
 
     text: str
     # By resource the shares that kube-rdma makes of it; None where the node's cards decide.
@@ -139,7 +139,7 @@ class TakeoverPlan(Frozen):
 
 
 class SharingPod(NamespacedName):
-    """A pod of a node that asks for resources."""
+    """A pod on a node that asks for extended resources, with how it has them."""
 
     asked: Mapping[str, int]  # by resource the most that one container asks for
     by_claim: frozenset[str] = frozenset()  # had by claims; the others by the device plugin

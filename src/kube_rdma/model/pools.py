@@ -247,7 +247,7 @@ class FunctionRange(Frozen):
     indexes: tuple[tuple[int, int], ...] = ()
 
     def __str__(self) -> str:
-        """Return the range as documents write it."""
+        """Return the range as documents write it: ``ens2f0#0,2-7``."""
         spans = (str(a) if a == b else f"{a}-{b}" for a, b in self.indexes)
         return f"{self.parent}#{','.join(spans)}" if self.indexes else self.parent
 
@@ -339,7 +339,7 @@ class Pool(Frozen, dict=True):
 
     @cached_property
     def index(self) -> Mapping[ShareId, Share]:
-        """Return the shares by id: made once, for there can be thousands and each Allocate asks."""
+        """Return the shares by id, computed only once, for each Allocate asks for them."""
         return MappingProxyType({share.id: share for share in self.shares})
 
     @property

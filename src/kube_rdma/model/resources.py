@@ -54,7 +54,7 @@ class NetworkPool(Frozen):
 
 
 class CardClass(Frozen):
-    """A DeviceClass of kube-rdma's claim driver, and the resource name that it serves."""
+    """A DeviceClass of kube-rdma's claim driver, and the name of the resource that it serves."""
 
     name: str
     resource: str = ""

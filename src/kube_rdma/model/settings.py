@@ -36,7 +36,7 @@ class PlacedNet(Frozen):
 
 
 class PciFacts(Frozen):
-    """A PCI function or bridge, each text as its file in sysfs has it, empty without one.
+    """A PCI function or bridge, with texts as in the files of sysfs, "" for a missing one.
 
     `link_speed` and `link_width` are the most that its end and the port above it can both do;
     0 lanes: not known.
@@ -64,7 +64,7 @@ class Processor(Frozen):
 
 
 class TopologyFacts(Frozen):
-    """The facts of one machine: functions by address, processors by NUMA node, with their mask."""
+    """What NCCL's topology file needs of a machine: PCI functions, processors and their masks."""
 
     functions: Mapping[PciAddress, PciFacts] = field(default_factory=dict)
     masks: Mapping[int, str] = field(default_factory=dict)  # cpumap of the kernel

@@ -14,7 +14,7 @@ from kube_rdma.model.device import CharDevice, Device, Gpu, PciAddress
 
 
 class NamespaceMode(StrEnum):
-    """The relation of RDMA devices to network namespaces (`rdma system`).
+    """How RDMA devices belong to network namespaces (`rdma system`).
 
     SHARED: every namespace sees every device. EXCLUSIVE: a device belongs to one namespace.
     """
@@ -32,7 +32,7 @@ class Fault(Frozen):
 
 
 class Survey(Frozen):
-    """RDMA devices of one node at one moment, sorted by name."""
+    """What was seen of the RDMA devices of a node at one moment, sorted by name."""
 
     devices: tuple[Device, ...]
     rdma_cm: CharDevice | None  # one for the node, not per device
@@ -96,7 +96,7 @@ class PlacedCard(Frozen):
 
 
 class TopologyGroup(Frozen):
-    """The devices below one PCIe switch: its upper side; None for right below the host bridge."""
+    """The devices below one PCIe switch, which is None for those right below a host bridge."""
 
     switch: PciAddress | None
     gpus: tuple[PlacedGpu, ...] = ()

@@ -23,7 +23,7 @@ PairKey = tuple[str, str, int]  # titles of client and server, rail: what stays 
 
 
 class Operation(StrEnum):
-    """An RDMA operation of perftest: the middle of `ib_<operation>_bw` and `ib_<operation>_lat`."""
+    """An RDMA operation of perftest, the middle of `ib_<operation>_bw`."""
 
     WRITE = "write"
     READ = "read"
@@ -74,13 +74,13 @@ class PairedPod(Frozen):
 
     @property
     def by_rail(self) -> Mapping[int, PodDevice]:
-        """Return the device on each of its rails."""
+        """Return the pod's device on each rail."""
         rails = self.rails or range(len(self.devices))
         return dict(zip(rails, self.devices, strict=True))
 
 
 class PerftestRow(Frozen):
-    """A row of perftest's table."""
+    """A row of the table that perftest prints."""
 
     size: int
     iterations: int

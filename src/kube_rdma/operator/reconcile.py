@@ -59,7 +59,7 @@ StoredPolicy = Stored[Any, Any]
 
 
 class OperatorTiming(Frozen):
-    """Seconds that the operator waits."""
+    """The waits of the operator, in seconds."""
 
     gather: float = 0.2  # from a change to the look
     every: float = 60.0  # between two looks without a change
@@ -105,7 +105,7 @@ class Operator:
         self._notices, self._walls = Notices(), ObjectWalls("NicClusterPolicy")
 
     async def run(self) -> None:
-        """Look at every change, until cancelled; an API server that is away is waited for."""
+        """Act on every change of the cluster until cancelled; wait while the API server is away."""
         of_own = self._policies, self._daemon_sets, self._config_maps
         mirrors: tuple[Mirror[Any], ...] = (*of_own, self._nodes, self._pods)
         async with asyncio.TaskGroup() as tasks:

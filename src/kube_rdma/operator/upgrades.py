@@ -236,7 +236,7 @@ def _place(stored: Stored[Any, Any]) -> tuple[str, str, bool]:
 
 
 def pods_of(stored: Stored[Any, Any], pods: PodsByName) -> list[FullPod]:
-    """Return the pods of a DaemonSet that have a node."""
+    """Return the pods of a DaemonSet that are placed on a node."""
     name = stored.spec["template"]["metadata"]["labels"]["name"]
     return [pod for pod in pods.values() if pod.label("name") == name and pod.spec.node_name]
 
@@ -290,7 +290,7 @@ def _node(
 
 
 def _age(since: str, now: datetime) -> float:
-    """Return the seconds since a moment; 0 for none, and for a text that is none."""
+    """Return the seconds since a time of RFC 3339; 0 for a text that is none."""
     try:
         return (now - datetime.fromisoformat(since)).total_seconds()
     except (ValueError, TypeError):

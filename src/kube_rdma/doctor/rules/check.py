@@ -23,7 +23,7 @@ Look = Callable[[Observation], Iterator[Finding]]
 
 
 class Check(Frozen):
-    """A check of the doctor."""
+    """A check of the doctor: its code and title, the parts it needs, and the rule that it runs."""
 
     code: str  # never given to another check
     title: str
@@ -33,7 +33,7 @@ class Check(Frozen):
     spreads: tuple[str, ...] = ()  # codes of Findings that follow whatever they are about
 
     def findings(self, seen: Observation) -> Iterator[Finding]:
-        """Yield the Findings of an Observation that has all parts which the check needs."""
+        """Yield the check's Findings about an Observation, which has all parts that it needs."""
         return (replace(one, code=self.code) for one in self.look(seen))
 
     def missing(self, seen: Observation) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def interfaces_of(texts: Iterable[str]) -> list[IPv4Interface | IPv6Interface]:
 
 
 def unrouted(link: ObservedLink, routes: Iterable[ObservedRoute]) -> Iterator[str]:
-    """Yield the addresses of a link, with their length, whose subnet has no route over the link."""
+    """Yield a link's addresses, with prefix length, whose subnet has no route over the link."""
     ways = {(route.interface, route.to) for route in routes}
     for at in interfaces_of(link.addresses):
         alone = at.network.prefixlen == at.max_prefixlen

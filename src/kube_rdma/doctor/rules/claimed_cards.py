@@ -27,7 +27,7 @@ class PodCard(Frozen):
 
     @property
     def device(self) -> Device | None:
-        """Return the device, in the pod before the node."""
+        """Return the card's RDMA device as seen in the pod, else as seen on the node, else None."""
         return self.in_pod or self.on_node
 
     @property
@@ -37,7 +37,7 @@ class PodCard(Frozen):
 
     @property
     def pci(self) -> str:
-        """Return its PCI function, "" if unknown."""
+        """Return the card's PCI address, "" if unknown."""
         return self.claimed.card.pci or (self.device.pci if self.device else "") or ""
 
     @property
@@ -141,7 +141,7 @@ def _left_behind(seen: Observation) -> Iterator[Finding]:
 
 
 def _interface(card: PodCard, seen: Observation) -> ObservedLink | None:
-    """Return the node's interface of an Ethernet card; members of a bond have no addresses."""
+    """Return the node's interface that belongs to an Ethernet card, None for a member of a bond."""
     ports = card.device.ports if card.device else ()
     if not any(port.link_layer is LinkLayer.ETHERNET for port in ports):
         return None

@@ -133,7 +133,7 @@ def active_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
 
 
 def roce_interfaces(survey: Survey) -> tuple[tuple[str, str], ...]:
-    """Return the interfaces of whole RoCE cards, each with its driver."""
+    """Return the interfaces of whole RoCE cards, each with the name of its driver."""
     return tuple(
         dict.fromkeys(
             (port.netdev, device.driver or "")
@@ -145,7 +145,7 @@ def roce_interfaces(survey: Survey) -> tuple[tuple[str, str], ...]:
 
 
 def settings_of(control: ObservedFlowControl) -> Mapping[str, str]:
-    """Return the known settings of an interface by their names, for people."""
+    """Return the known flow control settings of an interface as text, by their names."""
     values = {
         PFC: None if control.pfc is None else priorities(control.pfc),
         TRUST: control.trust or None,
@@ -155,7 +155,7 @@ def settings_of(control: ObservedFlowControl) -> Mapping[str, str]:
 
 
 def priorities(which: Sequence[int]) -> str:
-    """Return ``off``, ``on for priority 3`` or ``on for priorities 3, 5``."""
+    """Return priorities as text: ``off``, ``on for priority 3`` or ``on for priorities 3, 5``."""
     if not which:
         return "off"
     noun = "priority" if len(which) == 1 else "priorities"
@@ -361,7 +361,7 @@ def _of(watched: ObservedErrors, names: tuple[str, ...]) -> bool:
 
 
 def _evidence(watched: ObservedErrors, names: tuple[str, ...]) -> str:
-    """Return ``within 2 s symbol_error rose by 12, link_downed by 1``."""
+    """Return risen counters as text: ``within 2 s symbol_error rose by 12, link_downed by 1``."""
     first, *others = ((name, more) for name, more in watched.rises if name in names)
     texts = [f"{first[0]} rose by {first[1]}", *(f"{name} by {more}" for name, more in others)]
     return f"within {watched.seconds:g} s {', '.join(texts)}"

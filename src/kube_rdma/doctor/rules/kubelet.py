@@ -144,7 +144,10 @@ def _problems(seen: Observation) -> Iterator[Finding]:
 
 
 def socket_of(resource: str) -> str:
-    """Return the name of the agent's socket for a resource (adapters/kubelet/device_plugin)."""
+    """Return the file name of the socket at which the agent serves a resource.
+
+    See adapters/kubelet/device_plugin.
+    """
     return f"kube-rdma-{resource.replace('/', '_')}.sock"
 
 

@@ -530,7 +530,7 @@ def _addresses(pod: doctor.ObservedPod) -> set[str]:
 
 
 def _indexes(device: Device, pod: doctor.ObservedPod) -> list[int]:
-    """Return the indexes of the pod's addresses in the device's GID table, as RoCE v2."""
+    """Return the RoCE v2 indexes of the pod's addresses in a device's GID table."""
     rails = {
         (link.name, gid_of(at.ip)) for link in _rails(pod) for at in interfaces_of(link.addresses)
     }

@@ -151,7 +151,7 @@ def device_nodes(evidence: PodEvidence, plan: PodPlan) -> Iterator[tuple[str, tu
 
 
 def device_nodes_from(evidence: PodEvidence) -> SeenFrom:
-    """Return the source of the device nodes."""
+    """Return where the facts about device nodes come from: the pod or the rules."""
     return SeenFrom.POD if any(one.nodes for one in _containers(evidence)) else SeenFrom.RULES
 
 

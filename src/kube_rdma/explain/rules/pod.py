@@ -206,7 +206,10 @@ def _notes(
 
 
 def _default_routes(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[str]:
-    """Yield networks with a default route that no entry asks for, and interfaces that have one."""
+    """Yield notes about networks with a default route that is not asked for.
+
+    The interfaces that have such a route are named.
+    """
     silent = [one for one in plan.entries if not (one.ask.default or one.ask.default_routes)]
     names = {name for entry in silent for name in entry.network.pools}
     pools = [pool for name, pool in evidence.ip_pools.items() if name in names]
@@ -280,7 +283,7 @@ def findings(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[Finding]:
 
 
 def _scheduling(evidence: model.PodEvidence) -> Iterator[Finding]:
-    """Yield why the scheduler finds no node, or would not choose the one that is asked about."""
+    """Yield Findings on why the scheduler finds no node, or not the node that is asked about."""
     misspelled = list(_unknown_resources(evidence))
     yield from misspelled
     more: Iterable[Finding] = ()
@@ -315,7 +318,10 @@ def _of_claims(template: PodTemplate, served: Mapping[str, Pool]) -> Iterator[Fi
 
 
 def _unknown_resources(evidence: model.PodEvidence) -> Iterator[Finding]:
-    """Yield misspelled resources: no node offers them, and one offers nearly the same name."""
+    """Yield Findings about misspelled resources.
+
+    No node offers such a resource, and one offers nearly the same name.
+    """
     offered = {name for one in evidence.nodes for name, _ in one.allocatable if "/" in name}
     asked = {ask.resource for one in evidence.template.containers for ask in one.asks}
     for resource in sorted(asked.difference(offered)):

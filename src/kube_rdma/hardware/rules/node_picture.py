@@ -21,10 +21,11 @@ _BELOW_A_SWITCH = 4  # ports on the way: a root port, both sides of a switch, th
 
 
 def matrix(survey: model.Survey) -> tuple[tuple[Nearness | None, ...], ...]:
-    """Return every GPU, then every RDMA device, against all of them, in the order of the survey.
+    """Return the nearness of each GPU and RDMA device to all others, as rows of a matrix.
 
-    A soft device has the seat of the function below its interface. Without a seat only different
-    NUMA nodes say something: SYS; None stands for not known.
+    GPUs come first, then RDMA devices, in the order of the survey. A soft device has the seat of
+    the function below its interface. Without a seat only different NUMA nodes say something: SYS;
+    None stands for not known.
     """
     places: list[tuple[PciPosition | None, int | None]] = []
     places += [(gpu.seat, gpu.seat.numa_node) for gpu in survey.gpus]

@@ -50,7 +50,10 @@ class ChangeKind(StrEnum):
 
 
 class SurveyChange(Frozen):
-    """One difference. `before` and `after` are values of the model, None where there was none."""
+    """One difference between two Surveys.
+
+    `before` and `after` are values of the model, None where there was none.
+    """
 
     kind: ChangeKind
     subject: str  # name of the device, PCI address of the GPU, "node"
@@ -61,7 +64,7 @@ class SurveyChange(Frozen):
 
     @property
     def event(self) -> str:
-        """Return the change in a word: appeared, vanished or changed."""
+        """Return whether the subject appeared, vanished or changed."""
         if self.what:
             return "changed"
         return "appeared" if self.before is None else "vanished"
@@ -83,7 +86,7 @@ def changes(before: Survey, after: Survey) -> tuple[SurveyChange, ...]:
 
 
 def line(change: SurveyChange, at: datetime) -> str:
-    """Return a change for people, with the time of day to the millisecond."""
+    """Return a change as a line for people, with the time of day to the millisecond."""
     who = change.subject if change.port is None else f"{change.subject} port {change.port}"
     if change.kind is ChangeKind.GPU:
         who = f"GPU {who}"
@@ -151,7 +154,7 @@ def _sentence(change: SurveyChange) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a value in a few words."""
+    """Return a changed value as a few words."""
     if value is None or value == ():
         return "-"
     if isinstance(value, tuple):

@@ -39,7 +39,7 @@ _MODES = {
 def devices_page(
     verdicts: Sequence[Verdict], survey: Survey, notes: Sequence[str] = (), *, wide: bool = False
 ) -> Page:
-    """Return the devices, one line a port, and below remarks on the node.
+    """Return the table of RDMA devices, a line for each port, with remarks on the node below it.
 
     RATE is in Gb/s (100G), GIDS counts the used entries of the port's table, NETDEV names the bond
     of an interface in parentheses, PCI how a function is divided or what it is a part of. The
@@ -61,7 +61,7 @@ def devices_page(
 
 
 def device_names(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return the names that `-o name` prints."""
+    """Return the names of the devices, as `-o name` prints them."""
     return [verdict.device.name for verdict in verdicts]
 
 
@@ -138,7 +138,7 @@ def _fault_lines(survey: Survey, *, every: bool) -> Block:
 
 
 def ibdev2netdev(survey: Survey) -> str:
-    """Return one line, with its end, for each port that has an interface."""
+    """Return a line such as ibdev2netdev prints for each port that has an interface."""
     ports = sorted(
         (device.name, port.bond or port.netdev, port.number, port.state is PortState.ACTIVE)
         for device in survey.devices

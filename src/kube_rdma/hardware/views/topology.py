@@ -36,7 +36,10 @@ _NOTHING = "No GPUs and no RDMA devices, so there is nothing to be near to."
 
 
 def topology_text(survey: model.Survey, marks: Marks) -> str:
-    """Return the matrix with its legends; `marks` in the order of rules/node_picture.matrix."""
+    """Return the matrix of nearness as text, with legends.
+
+    `marks` are in the order of rules/node_picture.matrix.
+    """
     gpus, nics = _labels(survey)
     if not marks:
         return _NOTHING
@@ -124,7 +127,7 @@ _PICTURE_LEGEND = (
 
 
 def topology_svg(topology: Sequence[model.TopologySocket], name: str) -> str:
-    """Return the whole picture; `name` is what people call the node."""
+    """Return the picture of a node's topology as SVG; `name` is the node's."""
     sockets = []
     for socket in topology:
         node = socket.numa_node
@@ -231,7 +234,7 @@ def _card_lines(placed: model.PlacedCard) -> Iterator[str]:
 
 
 def _port(port: Port) -> str:
-    """Return what speaks on the wire, how fast, and the state of a port without traffic."""
+    """Return a few words on a port: link layer and rate, and its state unless it is active."""
     layer = "" if port.link_layer is LinkLayer.UNKNOWN else port.link_layer.value
     rate = "" if port.rate_gbps is None else f"{port.rate_gbps:g} Gb/s"
     state = "" if port.state is PortState.ACTIVE else port.state.value

@@ -33,7 +33,7 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def pairs(text: str, where: str) -> Iterator[tuple[Path, Any]]:
-    """Yield the paths and values of ``a.b=1,c[0].d=x``; raise Refused for another form."""
+    """Yield path and value of each assignment in ``a.b=1,c[0].d=x``; raise Refused."""
     place = 0
     while True:
         path = _PATH.match(text, place)

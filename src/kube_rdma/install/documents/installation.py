@@ -136,7 +136,7 @@ def check(document: Document) -> None:
 
 
 def values() -> tuple[install.ChartValue, ...]:
-    """Return every value in the order of the models, still without the defaults of presets."""
+    """Return a description of every value of an installation, without the presets' defaults."""
     made = _whole()
     return tuple(value for value, _ in _below(made, made["$defs"], ""))
 
@@ -231,7 +231,7 @@ class _MarkLoader(yaml.CSafeLoader):
 
 
 def read(text: str) -> tuple[install.Blueprint, ...]:
-    """Return the objects of a file in their order."""
+    """Return the objects of a YAML file in their order."""
     return tuple(map(_blueprint, yaml.load_all(text, _MarkLoader)))
 
 

@@ -132,7 +132,7 @@ def _holds(condition: str, values: install.Values, entry: install.Values | None 
 
 
 def _at(path: str, values: install.Values, entry: install.Values | None = None) -> Any:
-    """Return the value at a path; KeyError for a path that no layer of values has."""
+    """Return the value at a dotted path; raise KeyError where no layer of values has the path."""
     value: Any = values
     if path.startswith("."):
         value, path = entry, path[1:]

@@ -46,7 +46,7 @@ PODS: Json = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
 
 
 def _values(path: str) -> Joined:
-    """Return a value with commas as a list in CEL."""
+    """Return the CEL list of the entries of a value, which has commas between them."""
     return joined("'", Hole(f"admission.pods.{path}"), "'.split(',')")
 
 
@@ -311,7 +311,7 @@ _WARNINGS = (
 
 
 def pod_policies() -> tuple[Blueprint, ...]:
-    """Return the policies that refuse and warn, with their bindings."""
+    """Return the admission policies that refuse pods or warn, with their bindings."""
     of_refusals = {
         "mgpu": _values("mgpuResources"),
         "drivers": _values("vepfsDrivers"),
@@ -396,7 +396,7 @@ _CHOSEN: dict[str, Node] = {
 
 
 def completing_policy() -> tuple[Blueprint, ...]:
-    """Return the policy that completes pods, with its binding."""
+    """Return the admission policy that completes pods, with its binding."""
     complete = ("admission.pods.complete", "platform.mutatingPolicies")
     mutations = [
         {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}

@@ -43,13 +43,13 @@ DEFAULT_PRESET: str = DEFAULTS["preset"]
 
 
 def namespaces() -> tuple[str, ...]:
-    """Return the namespaces that presets install into, that of the default preset first."""
+    """Return the namespaces into which presets install, that of the default preset first."""
     layers = [PRESETS[DEFAULT_PRESET], *PRESETS.values(), DEFAULTS]
     return tuple(dict.fromkeys(one["namespace"]["name"] for one in layers if "namespace" in one))
 
 
 def merged(given: Values) -> Json:
-    """Return all values of an installation, `given` over those of its preset and distribution.
+    """Return all values of an installation: `given` over the defaults of preset and distribution.
 
     Objects are merged field by field, everything else is replaced. KeyError for a preset or
     distribution of another name. Without a name the preset is that of DEFAULTS.

@@ -56,7 +56,7 @@ _ENDS = "-_."  # which none begins or ends with
 
 
 def recommended(component: str, instance: Node, version: Node, manager: Node) -> Json:
-    """Return the six labels of an object."""
+    """Return the six labels that Kubernetes recommends, for an object of the installation."""
     return {
         f"{GROUP}name": PRODUCT,
         f"{GROUP}instance": instance,
@@ -68,7 +68,7 @@ def recommended(component: str, instance: Node, version: Node, manager: Node) ->
 
 
 def labelled(blueprint: Blueprint, part: str) -> Blueprint:
-    """Return the blueprint of a part with the labels, also in the template of its pods."""
+    """Return a blueprint with the recommended labels on its object and its pod template."""
     labels = recommended(
         blueprint.component or part,
         Hole("platform.instance"),

@@ -203,7 +203,7 @@ def _add(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[grant.G
 
 
 def _refuse_waiting(agent: IpamAgentState, answer: grant.LackingAddresses, now: float) -> None:
-    """Raise Refused where other addresses are lacking, Unavailable for owners that can wait."""
+    """Raise Refused if other addresses are lacking, Unavailable if owners can wait for theirs."""
     for shortage in answer.shortages:
         if shortage.must or shortage.owner is None:
             raise _full(agent, answer)
@@ -218,7 +218,7 @@ def _refuse_waiting(agent: IpamAgentState, answer: grant.LackingAddresses, now: 
 def delete(
     agent: IpamAgentState, container: ipam.ContainerId, interface: ipam.InterfaceName | None = None
 ) -> Effects[None]:
-    """Release the container's addresses into their cool-down; a container without any is no error.
+    """Release a container's addresses into their cool-down; do nothing if it has none.
 
     A full or read-only disk delays no pod's end: the addresses then cool down in memory, and no
     other pod gets them before the journal has their release. A process that starts before that
@@ -239,7 +239,7 @@ def delete(
 def collect(
     agent: IpamAgentState, living: frozenset[ipam.ContainerId], since: float
 ) -> Effects[None]:
-    """Release what containers had that are gone: not among `living`, listed after `since`."""
+    """Release the addresses of containers that are gone: not in `living`, listed after `since`."""
     for container in node_state.abandoned(agent.state, living, since):
         if container not in agent.serving:
             yield from delete(agent, container)

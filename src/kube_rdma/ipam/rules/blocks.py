@@ -42,7 +42,7 @@ def held_by(block: ipam.Block | None, node: ipam.NodeName) -> ipam.Bits:
 
 
 def held(block: ipam.Block | None) -> ipam.Bits:
-    """Return the addresses that any node holds."""
+    """Return the addresses of a block that any node holds; none for a block that is None."""
     bits = 0
     for holding in block.holdings if block else ():
         bits |= holding.bits
@@ -50,7 +50,7 @@ def held(block: ipam.Block | None) -> ipam.Bits:
 
 
 def pinned(block: ipam.Block | None) -> ipam.Bits:
-    """Return the addresses that an owner had last."""
+    """Return the addresses of a block that have a pin, as the last one of an owner."""
     bits = 0
     for pin in block.pins if block else ():
         bits |= 1 << pin.offset
@@ -58,7 +58,10 @@ def pinned(block: ipam.Block | None) -> ipam.Bits:
 
 
 def slice_owner(node: ipam.NodeName, node_slice: ipam.Subnet) -> ipam.Owner:
-    """Return the owner for the pin of a slice; the owner of an address begins with a namespace."""
+    """Return the name of a slice's owner, for its pin.
+
+    It differs from owners of addresses, whose names begin with a namespace.
+    """
     return ipam.Owner(f"node/{node}/{node_slice.network_address}")
 
 
@@ -136,7 +139,7 @@ def is_older(block: ipam.Block, other: ipam.Block) -> bool:
 
 
 def _number(version: ipam.Version | None) -> int:
-    """Return the version as a number that rises with each write (KEP-5504); 0 for another text."""
+    """Return a resourceVersion as a number that rises with each write (KEP-5504), else 0."""
     return int(version) if version and version.isdecimal() else 0
 
 
@@ -200,7 +203,7 @@ def forgettable(state: NodeAddressState, key: ipam.BlockKey, block: ipam.Block |
 
 
 def forget(state: NodeAddressState, key: ipam.BlockKey) -> NodeAddressState:
-    """Return the state without the block."""
+    """Return the state without the node's holding in the block."""
     left = {other: holding for other, holding in state.holdings.items() if other != key}
     return replace(state, holdings=left)
 

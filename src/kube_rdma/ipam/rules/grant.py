@@ -130,7 +130,10 @@ def describe_loss(
 def nics_with_subpools(
     request: ipam.AddressRequest, catalog: Catalog
 ) -> Iterator[tuple[ipam.NicRequest, Subpool]]:
-    """Yield a NIC and a subpool for each address to grant; raise Refused for a wrong request."""
+    """Yield each interface of a request with each subpool that it gets an address of.
+
+    Raise Refused for a wrong request.
+    """
     for nic in request.nics:
         if nic.pool not in catalog:
             raise Refused(

@@ -33,7 +33,7 @@ class LocalHolding(Frozen):
 
     @property
     def spare(self) -> ipam.Bits:
-        """Return the addresses that can be granted."""
+        """Return the addresses of the block that the node can grant now."""
         return ipam.Bits(self.confirmed & ~self.in_use & ~self.returning)
 
 
@@ -93,7 +93,7 @@ def doubt(state: NodeAddressState, key: ipam.BlockKey) -> NodeAddressState:
 
 
 def confirmed_bits(state: NodeAddressState) -> Mapping[ipam.BlockKey, ipam.Bits]:
-    """Return the addresses that the node surely holds as long as it has the right."""
+    """Return the addresses of a block that the node surely holds while it has the right."""
     held = state.holdings.items()
     return {key: ipam.Bits(holding.confirmed & ~holding.returning) for key, holding in held}
 
@@ -142,7 +142,7 @@ def end_cooldown(state: NodeAddressState, container: ipam.ContainerId) -> ipam.A
 def with_record(
     state: NodeAddressState, record: ipam.AllocationRecord, now: float
 ) -> NodeAddressState:
-    """Return the state once the journal has the record; released addresses begin to cool down."""
+    """Return the state after the journal has stored the record; released addresses cool down."""
     old = state.records.get(record.container)
     records = {**state.records, record.container: record}
     cooldown_ends = dict(state.cooldown_ends)
@@ -159,7 +159,7 @@ def with_record(
 
 
 def without_record(state: NodeAddressState, container: ipam.ContainerId) -> NodeAddressState:
-    """Return the state once the journal has no record of the container."""
+    """Return the state after the journal has removed the container's record."""
     records, cooldown_ends = dict(state.records), dict(state.cooldown_ends)
     old = records.pop(container)
     cooldown_ends.pop(container, None)
@@ -193,13 +193,13 @@ def lost(
 
 
 def spare(state: NodeAddressState, subpool: Subpool) -> int:
-    """Return the number of addresses of the subpool that can be granted now."""
+    """Return how many addresses of the subpool the node can grant now."""
     free = (one.spare & mask(subpool, key) for key, one in state.holdings.items())
     return sum(bits.bit_count() for bits in free)
 
 
 def _cooldown(record: ipam.AllocationRecord) -> float:
-    """Return the cool-down of its released addresses, in seconds."""
+    """Return the cool-down of a record's released addresses, in seconds."""
     return max(one.cooldown for one in record.allocations if one.cooling)
 
 
@@ -253,7 +253,7 @@ def _drop_if_empty(holdings: dict[ipam.BlockKey, LocalHolding], key: ipam.BlockK
 
 
 def renewal(lease: ipam.NodeLease) -> ipam.NodeLease:
-    """Return the lease that a node writes to keep its right."""
+    """Return the lease to write so that a node keeps its right."""
     return replace(lease, heartbeat=lease.heartbeat + 1)
 
 
@@ -305,7 +305,7 @@ def lease_acquisition(
 
 
 def fence(node: ipam.NodeName, lease: ipam.NodeLease | None) -> ipam.NodeLease:
-    """Return the lease that the controller writes to revoke the right, also where there is none."""
+    """Return the lease by which the controller revokes a node's right, even if there is none."""
     if lease is None:
         return ipam.NodeLease(node, ipam.JournalId(""), ipam.BootId(""), heartbeat=1, fenced=True)
     return replace(lease, heartbeat=lease.heartbeat + 1, fenced=True)

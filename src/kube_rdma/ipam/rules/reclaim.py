@@ -134,7 +134,7 @@ def without_stale_requests(
 
 
 def usage(subpools: Iterable[Subpool], blocks: Iterable[ipam.Block]) -> tuple[ipam.Usage, ...]:
-    """Return the usage of each subpool of a pool; counted over blocks, never over addresses."""
+    """Return the usage of each subpool of a pool, counted block by block."""
     by_key = {block.key: block for block in blocks}
     usages = []
     for subpool in subpools:

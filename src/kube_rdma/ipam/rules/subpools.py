@@ -64,7 +64,7 @@ class Subpool(Frozen):
 
 
 def subpools(pool: ipam.IPPool) -> tuple[Subpool, ...]:
-    """Return one subpool of the pool for each family and rail; Refused names every wrong range."""
+    """Return the subpools of a pool, one for each family and rail; raise Refused with faults."""
     faults = [fault for r in pool.ranges for fault in _faults(r)]
     if not pool.ranges:
         faults = [Refused("it has no ranges", remedy="Add a range", where=f"IPPool {pool.name}")]

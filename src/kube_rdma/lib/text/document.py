@@ -123,7 +123,7 @@ def unreadable(source: str, error: OSError) -> Refused:
 
 
 def shown(text: object) -> str:
-    """Return a foreign value as JSON, on one line and not too long."""
+    """Return a value as JSON for a message, on one line and cut if it is long."""
     quoted = json.dumps(text, ensure_ascii=False, default=str)
     return quoted if len(quoted) <= _SHOWN else quoted[: _SHOWN - 2] + "…" + quoted[-1]
 

@@ -44,7 +44,7 @@ def slips(*faults: Slip) -> PydanticCustomError:
 
 
 def raise_slips(faults: Iterable[Slip]) -> None:
-    """Raise the error of a validator for its faults, or return where there are none."""
+    """Raise the pydantic error for a validator's faults; do nothing if there are none."""
     if listed := tuple(faults):
         raise slips(*listed)
 

@@ -81,7 +81,7 @@ class _JsonReader:
         self._line, self._begin = 1, 0  # in which the sign stands, and where that begins
 
     def document(self) -> texts.Value:
-        """Return the value that is the whole text."""
+        """Return the value of the whole text; raise _NotPlainError if it is not strictly JSON."""
         value = self._value(self._next(), ())
         if self._text[self._end :].strip(" \n"):
             raise _NotPlainError

@@ -42,7 +42,7 @@ Many: TypeAlias = Annotated[tuple[T, ...], Strict(strict=False)]  # a list in th
 
 
 class _StructPart:
-    """The pydantic schema of a Struct: the part of a document that programs write."""
+    """Gives a Struct a pydantic schema, so that a Typed document can have it as a part."""
 
     def __get_pydantic_core_schema__(self, kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         read = partial(_converted, kind)

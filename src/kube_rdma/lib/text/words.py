@@ -159,7 +159,7 @@ def function_range(text: str) -> FunctionRange:
 
 
 def root_range(text: str) -> FunctionRange:
-    """Parse the PCI address of a physical function with ranges."""
+    """Parse the PCI address of a physical function with ranges of its virtual ones."""
     functions = function_range(text)
     return FunctionRange(PciAddress(functions.parent), functions.indexes)
 
@@ -170,7 +170,7 @@ def extra_info(facts: Mapping[str, Mapping[str, str]]) -> tuple[ExtraInfo, ...]:
 
 
 def partition(key: str) -> int:
-    """Return a partition key without the bit for full members: ``0x8001`` is partition 1."""
+    """Return an InfiniBand partition key as a number without the bit for full members."""
     return int(key, 16) & 0x7FFF
 
 
@@ -178,7 +178,7 @@ def partition(key: str) -> int:
 
 
 def address(text: str) -> Address:
-    """Return an address; ValueError for another form, and for one with a zone (fe80::1%eth0)."""
+    """Parse an IP address; raise ValueError for another form or a zone (fe80::1%eth0)."""
     if "%" in text:
         raise ValueError(text)
     return ip_address(text)
@@ -212,7 +212,7 @@ def span(text: str) -> Span:
 
 
 def written(ends: Span) -> str:
-    """Return a span as a text that `span` reads."""
+    """Return a span as text in the form that `span` parses."""
     return str(ends.first) if ends.first == ends.last else f"{ends.first}-{ends.last}"
 
 

@@ -32,7 +32,10 @@ _OF_INDENTATION = (  # libyaml's words for a line that is indented more or less 
 
 
 def read(text: str, data: bytes, source: str) -> texts.Document:
-    """Return the document in `text`, which came as `data`; Refused with all faults."""
+    """Return the document in a YAML text; raise Refused with all faults.
+
+    `data` are the bytes of the text.
+    """
     reader = YamlReader(source, text)
     document = None
     try:
@@ -47,9 +50,9 @@ def read(text: str, data: bytes, source: str) -> texts.Document:
 
 
 class YamlReader:
-    """Walks the parser's events.
+    """Reads a YAML text from the events of the parser.
 
-    Not yaml.compose: its recursion in C ends the process on a text of many brackets.
+    Not by yaml.compose: its recursion in C ends the process on a text of many brackets.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class YamlReader:
         return first
 
     def place(self, mark: Mark | MarkInC | None) -> texts.TextPosition:
-        """Return the position of the parser's mark in the file."""
+        """Return the position in the file of a mark of the parser."""
         if mark is None:
             return texts.TextPosition(self.lines_before + 1, 1)
         return texts.TextPosition(self.lines_before + mark.line + 1, mark.column + 1)

@@ -276,7 +276,10 @@ def limit_series(uses: Iterable[PodDeviceUse]) -> Iterator[MetricSeries]:
 
 
 def without_pods(values: Iterable[MetricSeries | Durations]) -> Iterator[MetricSeries | Durations]:
-    """Return the series that anybody may read: without pod, container and namespace."""
+    """Return the series without those that name a pod, container or namespace.
+
+    Anybody may read these.
+    """
     return (value for value in values if not {*families.HOLDER} & {*value.family.labels})
 
 
@@ -408,6 +411,6 @@ def health_counts(
 
 
 def health_series(counts: HealthCounts) -> Iterator[MetricSeries]:
-    """Yield how often cards became healthy and unhealthy."""
+    """Yield how often each card became healthy, and unhealthy."""
     for (card, healthy), count in counts.items():
         yield MetricSeries(families.HEALTH_CHANGES, (card, str(healthy).lower()), count)

@@ -67,7 +67,7 @@ def offered(
 
 
 def allocatable(resource: str) -> str:
-    """Return the path of a resource in a Node object, for -o jsonpath."""
+    """Return the JSONPath of a resource's allocatable quantity in a Node object."""
     return f"{{.status.allocatable.{resource.replace('.', chr(92) + '.')}}}"
 
 
@@ -185,7 +185,7 @@ def yaml(values: Mapping[str, Document | str | bool], depth: int = 0) -> str:
 
 
 def _quoted(value: object) -> str:
-    """Return JSON, which is YAML but for characters that JSON writes as two."""
+    """Return a JSON text that is also valid YAML."""
     if not isinstance(value, str):
         return json.dumps(value)
     wide = (f"\\U{ord(c):08x}" if ord(c) > 0xFFFF else json.dumps(c)[1:-1] for c in value)
@@ -193,7 +193,7 @@ def _quoted(value: object) -> str:
 
 
 def _printable(text: str) -> bool:
-    """Return whether a block of YAML, in a here-document of a shell, can hold a text as it is."""
+    """Return whether a text can be a YAML block in a here-document of a shell, unchanged."""
     lines = text.removesuffix("\n").split("\n")
     plain = all(line.isprintable() and line != "VALUES" for line in lines)
     return plain and bool(lines[-1].strip())

@@ -105,7 +105,7 @@ class _Way:
 
     @property
     def _is_written_back(self) -> bool:
-        """Return whether a policy of 0.1 still writes the plugin's DaemonSet."""
+        """Return whether a policy of release 0.1 still writes the plugin's DaemonSet."""
         policy = self._origin.policy
         return self._start is model.StartingPoint.NVIDIA_2020 and bool(
             policy and policy.section is not None

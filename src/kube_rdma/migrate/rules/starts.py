@@ -147,7 +147,7 @@ def _volumes(plugin: model.PluginDaemonSet) -> list[dict[str, Any]]:
 
 
 def _mounts(plugin: model.PluginDaemonSet) -> Iterator[tuple[str, str]]:
-    """Yield volume and path of each mount."""
+    """Yield volume name and path of each mount of a plugin's containers."""
     for container in plugin.pod.get("containers") or ():
         for mount in container.get("volumeMounts") or ():
             yield mount.get("name", ""), str(mount.get("mountPath", "")).rstrip("/")

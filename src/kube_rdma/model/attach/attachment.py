@@ -192,7 +192,7 @@ class HostNetwork(Frozen):
 
 
 class GrantedShare(Frozen):
-    """One share that a container of the pod holds, with its cards."""
+    """A share that a container of the pod holds, with its cards."""
 
     container: str
     resource: str
@@ -247,7 +247,7 @@ class PodNic(Frozen):
 
 
 class Sandbox(Frozen):
-    """The pod's network namespace, in which an attachment is made."""
+    """A pod's sandbox and its network namespace, in which networks are attached."""
 
     container: ContainerId
     pod: PodName
@@ -264,7 +264,7 @@ class AttachmentKey(Frozen):
 
 
 class GidTable(Frozen):
-    """The entries of a device's GID table."""
+    """What a device's GID table has: its entries, and how many there can be."""
 
     device: str
     size: int
@@ -386,7 +386,7 @@ RESTART = "kube-rdma.io/needs-restart"
 
 
 class RestartRequest(Frozen):
-    """A request of a node's agent that a pod be made anew."""
+    """An agent's request to replace a pod by a new one, with the reason."""
 
     node: str
     at: int  # seconds of the Unix epoch, the last time

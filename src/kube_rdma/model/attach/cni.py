@@ -62,7 +62,7 @@ class ConfPlan(Frozen):
 
     @property
     def changes(self) -> bool:
-        """Return whether anything has to be done."""
+        """Return whether the folder has to be changed."""
         return bool(self.writes or self.removes)
 
 
@@ -105,7 +105,7 @@ class Code(IntEnum):
 
 
 class CniInterface(Frozen):
-    """An interface of a result."""
+    """An interface in a CNI result."""
 
     name: str
     mac: str = ""
@@ -117,7 +117,7 @@ class CniInterface(Frozen):
 
 
 class LinkAddress(Frozen):
-    """An address of a result."""
+    """An address in a CNI result."""
 
     address: IPv4Interface | IPv6Interface
     gateway: IPv4Address | IPv6Address | None = None
@@ -140,7 +140,7 @@ class LinkRoute(Frozen):
 
 
 class Dns(Frozen):
-    """The container's resolver configuration."""
+    """The DNS settings in a CNI result."""
 
     nameservers: tuple[str, ...] = ()
     domain: str = ""

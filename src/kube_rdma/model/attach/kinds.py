@@ -13,7 +13,7 @@ from kube_rdma.model.pools import FunctionSettings
 
 
 class MacvlanNetwork(Network):
-    """A network of type macvlan."""
+    """A network of type macvlan: a virtual link on an Ethernet card."""
 
     kind = NetworkKind.MACVLAN
 
@@ -21,7 +21,7 @@ class MacvlanNetwork(Network):
 
 
 class IpvlanNetwork(Network):
-    """A network of type ipvlan."""
+    """A network of type ipvlan: a virtual link with the MAC of its card."""
 
     kind = NetworkKind.IPVLAN
 
@@ -29,7 +29,7 @@ class IpvlanNetwork(Network):
 
 
 class IpoibNetwork(Network):
-    """A network of type ipoib."""
+    """A network of type ipoib: a virtual link on an InfiniBand card."""
 
     kind = NetworkKind.IPOIB
 

@@ -21,7 +21,7 @@ Mark = NewType("Mark", str)
 
 
 class VirtualKind(StrEnum):
-    """A virtual link on a card, by the kernel's name for its kind (IFLA_INFO_KIND)."""
+    """The kind of a virtual link on a card, as the kernel names it (IFLA_INFO_KIND)."""
 
     MACVLAN = "macvlan"
     IPVLAN = "ipvlan"

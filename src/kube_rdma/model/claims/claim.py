@@ -45,7 +45,10 @@ class RequestChoices(Frozen):
 
 
 class ClaimConstraint(Frozen):
-    """An attribute in which devices of the `requests`, of all if none is named, agree or differ."""
+    """An attribute in which devices of a claim have to agree or to differ.
+
+    It is about the devices of `requests`, or of all requests if none is named.
+    """
 
     attribute: str
     distinct: bool = False
@@ -66,7 +69,7 @@ class AllocationResult(Frozen, rename="camel"):
 
     @property
     def id(self) -> SliceDevice:
-        """Return the name of the device."""
+        """Return the full name of the device: driver, pool and device."""
         return SliceDevice(self.driver, self.pool, self.device)
 
     @property
@@ -98,7 +101,7 @@ class ConfigOrigin(StrEnum):
 
 
 class OpaqueConfig(Frozen):
-    """One entry of the configuration that a claim was allocated with."""
+    """A configuration for a driver, with which a claim was allocated."""
 
     origin: ConfigOrigin
     driver: str
@@ -119,12 +122,12 @@ class ResourceClaim(Frozen):
 
     @property
     def devices(self) -> tuple[AllocationResult, ...]:
-        """Return the devices that the claim was given, none before it is allocated."""
+        """Return the devices that are allocated to the claim, () before that."""
         return self.allocated or ()
 
 
 class DeviceClass(Frozen):
-    """The conditions that every request of the class adds to its own selectors."""
+    """A DeviceClass: conditions that all requests of the class add to their own selectors."""
 
     name: str
     selectors: tuple[str, ...] = ()
@@ -171,7 +174,7 @@ class ClaimParameters(Frozen):
 
 
 class ParameterFault(Frozen):
-    """Parameters that contradict each other."""
+    """An error for parameters that contradict each other."""
 
     field: str  # the one at fault, as documents call it
     problem: str
@@ -235,7 +238,7 @@ class ClaimDevice(Frozen):
 
     @property
     def source(self) -> str:
-        """Return the device's name in messages: its claim and its request."""
+        """Return the device for messages, by its claim and its request."""
         return f"claim {self.claim}: request {self.share.request}"
 
 
@@ -344,7 +347,7 @@ class DeviceVerdict(Frozen):
 
 
 class ClaimOutcome(StrEnum):
-    """The outcome of a claim on a node. The order is that of the page, the worst first."""
+    """What becomes of a claim on a node, the worst first, which is the order of the page."""
 
     REFUSED = "refused"  # the scheduler gives up, on every node
     NOT_MET = "notMet"
@@ -368,7 +371,7 @@ class ClaimVerdict(Frozen):
 
 
 class ClaimExplanation(Frozen):
-    """The claim with the verdicts of all nodes."""
+    """A claim, with a verdict for each node."""
 
     claim: ResourceClaim
     nodes: tuple[ClaimVerdict, ...]

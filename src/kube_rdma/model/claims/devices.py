@@ -79,7 +79,7 @@ class DeviceAttribute(Frozen, omit_defaults=True):
 
     @property
     def value(self) -> str | int | None:
-        """Return the value without its type, None if it has none that is read."""
+        """Return the attribute's value without its type; None if no known type is set."""
         values = (self.version, self.number, self.truth, self.string)
         return next((value for value in values if value is not None), None)
 
@@ -106,7 +106,7 @@ class DeviceTaint(Frozen, rename="camel", omit_defaults=True):
 
 
 class CapacityRange(Frozen, omit_defaults=True):
-    """The amounts of a capacity that a request may take."""
+    """The range of amounts of a capacity that a request may take."""
 
     min: Fraction | None = None
     max: Fraction | None = None
@@ -122,7 +122,10 @@ class CapacityPolicy(Frozen, rename="camel", omit_defaults=True):
 
 
 class DeviceCapacity(Frozen, rename="camel", omit_defaults=True):
-    """The amount that a device has of something; without a policy it is a fact to select by."""
+    """The amount of something that a device has.
+
+    Without a policy it is a fact to select by.
+    """
 
     value: Fraction
     request_policy: CapacityPolicy | None = None

@@ -144,7 +144,7 @@ def requirements(
 def resource_notes(
     path: Path, sections: Sequence[ResourcesSection], containers: Sequence[str]
 ) -> Iterator[model.PolicyNote]:
-    """Yield a note for each entry about an unknown container, or about one named before."""
+    """Yield a note for each section about an unknown container, or one that came before."""
     named: list[ResourcesSection] = []
     for index, section in enumerate(sections):
         where = (*path, "containerResources", index)
@@ -184,7 +184,7 @@ def _matching(pattern: str, what: str) -> AfterValidator:
 
 
 def _version(text: str) -> str:
-    """Return a tag or a digest; ValueError for a digest of the wrong length."""
+    """Return a tag or digest; raise ValueError for a digest of the wrong length."""
     if ":" not in text:
         return text
     if not _DIGEST.fullmatch(text):
@@ -423,7 +423,7 @@ def driver(section: DriverSection, image: model.ComponentImage) -> model.PolicyD
 
 
 def upgrades(section: UpgradeSection | None) -> model.UpgradePolicy:
-    """Return how drivers are upgraded; a section that is left out has the defaults."""
+    """Return how a policy wants drivers upgraded; without the section by default."""
     section = section or UpgradeSection.model_validate({})
     wait, drain = section.wait_for_completion, section.drain
     drains, awaited = None, wait.pod_selector if wait else ""

@@ -96,7 +96,10 @@ class PolicyVerdict(Frozen):
 def policy_status(
     old: NicClusterPolicyStatus | None, generation: int, verdict: PolicyVerdict, now: str
 ) -> NicClusterPolicyStatus:
-    """Return the status for a verdict; `now` (RFC 3339) is the time of conditions that change."""
+    """Return the status of a policy with this verdict; conditions that change get the time `now`.
+
+    `now` is as in RFC 3339.
+    """
     conditions = _conditions(old.conditions if old else (), verdict, now)
     return NicClusterPolicyStatus(
         observed_generation=generation,
@@ -235,7 +238,7 @@ class NicClusterPolicySpec(driver.OpenSection):
 
 
 def load(data: bytes, source: str) -> operator.ClusterPolicy:
-    """Return the policy of a spec as JSON, without name and uid; Refused with all its faults."""
+    """Return the policy of a spec in JSON, without name and uid; raise Refused with all faults."""
     return of_spec(of_json(data, source, ("spec",)))
 
 

@@ -180,13 +180,13 @@ def named(image: ComponentImage, by_tag: str) -> str:
 
 
 def mount(name: str, path: str, propagation: str = "") -> Json:
-    """Return the volumeMount of a container."""
+    """Return a volumeMount of a container."""
     made = {"name": name, "mountPath": path}
     return made | ({"mountPropagation": propagation} if propagation else {})
 
 
 def folder(name: str, path: str, kind: str = "DirectoryOrCreate") -> Json:
-    """Return a folder of the node as a volume."""
+    """Return a volume of a pod that is a folder of the node."""
     return {"name": name, "hostPath": {"path": path, **({"type": kind} if kind else {})}}
 
 

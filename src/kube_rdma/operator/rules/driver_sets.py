@@ -37,7 +37,7 @@ _PEER_GRACE = 300  # seconds
 def driver_objects(
     policy: operator.ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
 ) -> WantedObjects:
-    """Return a driver DaemonSet for each group of nodes."""
+    """Return the DaemonSets of the driver, one for each group of nodes."""
     make = partial(_ofed_daemon_set, policy, policy.driver) if policy.driver else None
     return _of_groups("ofed-driver", make, groups, values)
 
@@ -51,7 +51,7 @@ def peer_objects(
 
 
 def driver_image(section: operator.PolicyDriver, group: NodeGroup) -> str:
-    """Return the image of a driver for a group of nodes, by the form of its contract."""
+    """Return the name of the driver's image for a group of nodes, by the form in its contract."""
     image, contract = section.image, operator.contract_of(section.image)
     form = contract.kernel_form if section.precompiled and contract.kernel_form else contract.form
     by_tag = form.format(
@@ -159,7 +159,10 @@ def _peer_daemon_set(
 def _driver_daemon_set(
     policy: operator.ClusterPolicy, component: operator.ComponentName, name: str, group: NodeGroup
 ) -> Json:
-    """Return the DaemonSet that both drivers share; operator/rules/upgrade alone moves its pods."""
+    """Return the DaemonSet that both drivers start from.
+
+    Only operator/rules/upgrade moves its pods.
+    """
     document = daemon_set(policy, component, name, {PLACE_LABELS[component]: value_of(group)})
     document["spec"]["updateStrategy"] = {"type": "OnDelete"}
     document["metadata"]["ownerReferences"] = []
@@ -167,7 +170,7 @@ def _driver_daemon_set(
 
 
 def _driver(name: str, image: str, ready: str, loaded: str) -> Json:
-    """Return the container of a driver, by the contract of the vendor's images."""
+    """Return the container of a driver, as the contract of the image says."""
     # 0.1.0 gives a look one second and ends the driver, and so all verbs of the node, at the first
     # one that is late: a busy node is late.
     patience = {"timeoutSeconds": 30, "failureThreshold": 3}

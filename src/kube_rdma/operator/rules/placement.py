@@ -155,12 +155,12 @@ def policy_node(name: str, labels: Mapping[str, str]) -> PolicyNode:
 
 
 def driver_groups(nodes: Iterable[PolicyNode]) -> Grouping:
-    """Return the groups of all nodes with cards."""
+    """Return the groups of all nodes with cards, each for one driver image."""
     return _grouped([node for node in nodes if node.has_cards], by_kernel=True)
 
 
 def peer_groups(nodes: Iterable[PolicyNode]) -> Grouping:
-    """Return the groups of all nodes with cards and GPUs."""
+    """Return the groups of all nodes with cards and GPUs, each for one driver image."""
     return _grouped([node for node in nodes if node.has_cards and node.has_gpus], by_kernel=False)
 
 
