@@ -23,7 +23,7 @@ PairKey = tuple[str, str, int]  # titles of client and server, rail: what stays 
 
 
 class Operation(StrEnum):
-    """An RDMA operation of perftest, the middle of `ib_<operation>_bw`."""
+    """An RDMA operation of perftest, in `ib_<operation>_bw` and `ib_<operation>_lat`."""
 
     WRITE = "write"
     READ = "read"

@@ -64,7 +64,7 @@ def is_ready(pod: kinds.FullPod) -> bool:
 async def using_pods(
     cluster: Cluster, drain: operator.DrainPolicy | None, wait_for: str
 ) -> tuple[tuple[str, frozenset[str], operator.ShareHolder], ...]:
-    """Return the pods that use resources, each with its node and resources, without ended ones.
+    """Return each unfinished pod on a node: the node's name, its resources, and its identity.
 
     Pods that `drain` leaves alone stay. A pod that the selector `wait_for` chooses stays and has
     the resource ``""``. Needs the verb list of pods; Refused for a selector that is none.

@@ -117,7 +117,7 @@ class GoTyped(Typed):
 
 
 def fields_of(model: type[BaseModel], value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an object under the model's names for them, without nulls.
+    """Return the fields of an object under the names that `model` has for them, without nulls.
 
     An empty text stays where a number, a switch or an object should stand, and in a field that has
     to be there: those are faults in Go too.

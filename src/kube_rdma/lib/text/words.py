@@ -170,7 +170,7 @@ def extra_info(facts: Mapping[str, Mapping[str, str]]) -> tuple[ExtraInfo, ...]:
 
 
 def partition(key: str) -> int:
-    """Return an InfiniBand partition key as a number without the bit for full members."""
+    """Return a partition key without the bit for full members: ``0x8001`` is partition 1."""
     return int(key, 16) & 0x7FFF
 
 

@@ -80,7 +80,7 @@ class AllocationResult(Frozen, rename="camel"):
 
 
 class ClaimName(NamespacedName):
-    """The name of a ResourceClaim with its uid, for a name may be used again."""
+    """The name of a ResourceClaim, which may be used again, with its `uid`, which never is."""
 
     uid: str
 
