@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 def read_config(path: Path) -> Config:
-    """Return the meaning of a file; raise Refused if it cannot be read, understood or done."""
+    """Read a configuration file; raise Refused if it cannot be read, parsed or carried out."""
     try:
         with path.open("rb") as file:
             data = file.read(reader.MAX_BYTES + 1)
@@ -39,12 +39,15 @@ def read_config(path: Path) -> Config:
 
 
 def parse_config(data: bytes, source: str) -> Config:
-    """Return the meaning of a text; `source` names it in messages. Raise as read_config."""
+    """Parse a configuration's text; `source` names it in messages.
+
+    Raise Refused as read_config does.
+    """
     return judged(documents.parse(data, source))
 
 
 def judged(config: Config) -> Config:
-    """Return the configuration with its warnings; raise Refused for specs that cannot be."""
+    """Return the configuration with warnings added; raise Refused for contradictory specs."""
     faults = (
         *pools.faults(config.pools),
         *function_faults(config.functions),
@@ -56,7 +59,7 @@ def judged(config: Config) -> Config:
 
 
 class ConfigSource:
-    """The wanted pools as they are now."""
+    """The pools that a node is to have, merged from its file, NodePolicies and labels."""
 
     def __init__(
         self,
@@ -78,14 +81,15 @@ class ConfigSource:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Return why the current documents are not understood."""
+        """Return one sentence for each document that is refused at present."""
         return tuple(self._refusals.values())
 
     @property
     def specs(self) -> tuple[PoolSpec, ...]:
-        """Return every wanted pool; a resource is the file's, else the policies', else the label's.
+        """Return all wanted pools; of a resource the file's, else the policies', else the label's.
 
-        An agent that can serve claims lists no share before it has seen the label of its node.
+        An agent that can serve claims offers no device plugin shares before it has read the node's
+        label.
         """
         wanted: dict[str, PoolSpec] = {}
         for spec in (*self._file.pools, *self._of_cluster.pools, *self._of_label):
@@ -97,27 +101,27 @@ class ConfigSource:
 
     @property
     def functions(self) -> tuple[FunctionsSpec, ...]:
-        """Return the wanted virtual functions: the file's, else the policies'."""
+        """Return the specs of wanted virtual functions: the file's, else the policies'."""
         return self._file.functions or self._of_cluster.functions
 
     @property
     def rails(self) -> tuple[str, ...]:
-        """Return the cards in the order of their rails: the file's, else the policies'."""
+        """Return the cards' names in the order of their rails: the file's, else the policies'."""
         return self._file.rails or self._of_cluster.rails
 
     @property
     def overlaps(self) -> tuple[str, ...]:
-        """Return sentences about policies that disagree."""
+        """Return one sentence for each contradiction between policies."""
         return self._of_cluster.overlaps
 
     @property
     def followed(self) -> tuple[ClusterNodePolicy, ...]:
-        """Return the policies of the cluster that select this node."""
+        """Return the NodePolicies of the cluster that select this node."""
         return self._of_cluster.policies
 
     @property
     def rescan(self) -> float | None:
-        """Return the seconds between looks that nothing announced; None for no such looks."""
+        """Return the seconds between surveys that no kernel event triggers; None turns them off."""
         return self._file.rescan or None
 
     def read(self) -> None:
@@ -138,7 +142,7 @@ class ConfigSource:
                 self._again(self._path)
 
     def label(self, node: NodeState) -> None:
-        """Take note of the node's labels."""
+        """Update the pools and the way of serving that the node's labels ask for."""
         labels = dict(node.labels)
         before = self._serving, self._of_label
         with self._reading("label serve"):
@@ -150,7 +154,7 @@ class ConfigSource:
             self._changed()
 
     def policies(self, specs: NodeSpecs, refusals: tuple[Refused, ...]) -> None:
-        """Take note of what the cluster's policies ask for, and of those not understood."""
+        """Update the pools that the cluster's NodePolicies ask for, and list refused policies."""
         for error in refusals:
             self._refuse(f"policy {error.where}", error)
         standing = {f"policy {error.where}" for error in refusals}
@@ -164,7 +168,7 @@ class ConfigSource:
 
     @contextmanager
     def _reading(self, about: str) -> Iterator[None]:
-        """Report a refusal of the block, or that there is none any more."""
+        """Record a refusal when the block raises Refused, else withdraw the earlier one."""
         try:
             yield
         except Refused as error:
@@ -193,7 +197,7 @@ class ConfigSource:
             log.warning("configuration warning", file=str(self._path), warning=warning)
 
     def _refuse_unserved(self) -> None:
-        """Report pools that are for claims, where this agent serves none: pods get no card."""
+        """Record a refusal of pools to be served by claims, where this agent serves none."""
         specs = () if self._claims else self.specs
         lost = [spec for spec in specs if spec.serve is Serving.CLAIMS]
         if not lost:

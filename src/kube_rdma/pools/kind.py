@@ -18,7 +18,7 @@ NODE_POLICY = own_kind("NodePolicy", "nodepolicies", _AS_IT_IS, NOTHING)
 
 
 def policy_of(stored: Stored[bytes, Any]) -> ClusterNodePolicy:
-    """Return the value of an object; raise Refused with all of its faults."""
+    """Return the policy that a stored NodePolicy means; raise Refused with all of its faults."""
     from kube_rdma.pools.documents import node_policy
 
     read = node_policy.load_object(stored.spec, stored.name)

@@ -62,7 +62,7 @@ class KubeletRecord:
         self._notices = Notices()
 
     async def read(self) -> tuple[model.RecordedGrant, ...]:
-        """Return the grants, of ended pods too; nothing while the record cannot be read."""
+        """Return the grants in the record, also those of ended pods; none if it cannot be read."""
         try:
             recorded = await asyncio.to_thread(self._read)
         except Unavailable as error:
@@ -77,9 +77,10 @@ class KubeletRecord:
     async def complete(
         self, recorded: Sequence[model.RecordedGrant], answer: model.NodeHoldings
     ) -> tuple[model.Holding, ...]:
-        """Return the kubelet's shares with those of running pods that it reported before its start.
+        """Return the kubelet's shares, with recorded ones of running pods that its answer lacks.
 
-        The record has to be older than the answer. Raise KubeError when nobody tells who runs.
+        The record has to be older than the answer. Raise KubeError when the running pods are
+        unknown.
         """
         if not answer.pods:  # it has just started: the mirror of a static pod may have come late
             self._ended = frozenset()
@@ -104,36 +105,36 @@ class NodeClaims:
 
     @property
     def booked(self) -> tuple[PreparedClaim, ...]:
-        """Return every claim that is prepared."""
+        """Return every prepared claim of kube-rdma's driver on this node."""
         return ()
 
     def holdings(self) -> tuple[model.Holding, ...]:
-        """Return what is held by claims on this node."""
+        """Return the shares that containers of this node hold by claims."""
         return ()
 
     async def holdings_of(self, pod: PodName) -> tuple[model.Holding, ...]:
-        """Return what the containers of a pod hold by claims; raise KubeError."""
+        """Return the shares that a pod's containers hold by claims; raise KubeError if unknown."""
         return ()
 
     async def interfaces_of(self, pod: PodName) -> tuple[ClaimDevice, ...]:
-        """Return what the parameters of a pod's claims ask for; raise KubeError."""
+        """Return the interfaces that parameters of a pod's claims ask for; raise KubeError."""
         return ()
 
     async def settle(self, pod: model.ClaimingSandbox) -> None:
-        """Write at CNI ADD what claims stand for, and for containers the devices that they hold."""
+        """Record at CNI ADD which claims a pod has, and which devices its containers hold."""
 
     async def detach(self, sandbox: ContainerId) -> None:
-        """Forget at CNI DEL what containers of the sandbox have; claims stay prepared."""
+        """Forget at CNI DEL the devices of the sandbox's containers; its claims stay prepared."""
 
     async def attached(self, pod: PodName, interfaces: Sequence[AttachedInterface]) -> None:
-        """Take note of what networks made for a pod, for the status of its claims."""
+        """Record the interfaces that networks made for a pod, for the status of its claims."""
 
 
 class NodeSlices:
     """The ResourceSlices of a node; this base is a node without an API server that shows them."""
 
     async def follow(self) -> None:
-        """Watch the slices of this node, until cancelled."""
+        """Watch the ResourceSlices of this node, until cancelled."""
 
     def slices(self) -> tuple[DeviceSlice, ...]:
         """Return the slices of this node, of all drivers."""
@@ -142,12 +143,12 @@ class NodeSlices:
     async def expected(
         self, resource: str, held: Sequence[ClaimedDevice], gpus: nearness.ClaimGpus
     ) -> tuple[Gpu, ...]:
-        """Return the GPUs of pods that may just be asking for `resource`; none if unknown."""
+        """Return the GPUs of starting pods that may be asking for `resource`; none if unknown."""
         return ()
 
 
 class KubeletView:
-    """Asks the pod resources API; without it (None) every answer is that nobody knows."""
+    """A client of the kubelet's pod resources API; without one (None) all holdings are unknown."""
 
     def __init__(self, pod_resources: PodResources | None) -> None:
         self._pod_resources = pod_resources
@@ -163,23 +164,26 @@ class KubeletView:
         self.record: KubeletRecord | None = None  # None: the kubelet is taken at its word
 
     async def holdings(self) -> tuple[model.Holding, ...] | None:
-        """Return who holds what on this node, by shares and by kube-rdma's own claims.
+        """Return the shares held on this node, through the device plugin or kube-rdma's own claims.
 
-        None when the kubelet cannot be asked now.
+        Return None when the kubelet cannot be asked now.
         """
         held = await self.all_held()
         return held.shares if held else None
 
     async def all_held(self) -> model.NodeHoldings | None:
-        """Return the holdings and what containers hold by claims of any driver; None if unknown."""
+        """Return all shares held on this node, and devices held by claims of any driver.
+
+        Return None when the kubelet cannot be asked now.
+        """
         held = await self._complete(await self.record.read() if self.record else ())
         return replace(held, shares=(*held.shares, *self.claims.holdings())) if held else None
 
     async def plugin_holders(self, resources: Collection[str]) -> dict[HeldShare, str]:
-        """Return who holds shares of these by the device plugin, in words.
+        """Return the holder, in words, of each plugin share of these resources that is held.
 
-        While nobody tells who still runs, these are all pods in the kubelet's record. Where that
-        has nothing of these resources the kubelet is not asked: it waits for the answer meanwhile.
+        If the kubelet gives no answer, holders are all pods in its record. Without a record of
+        these resources it is not asked, since it is waiting for the caller meanwhile.
         """
         recorded = await self.record.read() if self.record else ()
         mine = [grant for grant in recorded if grant.resource in resources]
@@ -200,7 +204,7 @@ class KubeletView:
         }
 
     async def _complete(self, recorded: Sequence[model.RecordedGrant]) -> model.NodeHoldings | None:
-        """Return the kubelet's answer, completed by a record that was read before it was asked."""
+        """Return the kubelet's answer, completed by an older record; None if unknown."""
         answer = await self._ask()
         if answer is None or self.record is None:
             return answer[0] if answer else None
@@ -213,7 +217,7 @@ class KubeletView:
         return replace(answer[0], shares=shares)
 
     def claimed_cards(self, held: model.NodeHoldings) -> tuple[ClaimedCard, ...]:
-        """Return the held devices that may be network cards, as far as slices are known."""
+        """Return the devices held by claims that may be network cards, by known slices."""
         return claimed_cards(held.devices, self.slices.slices())
 
     @contextmanager
@@ -233,7 +237,7 @@ class KubeletView:
         return (*held, *await self.claims.holdings_of(pod))
 
     async def free_gpus(self, resource: str) -> tuple[model.FreeGpu, ...]:
-        """Return the GPUs beside which shares of a resource are wanted now.
+        """Return the free GPUs to which shares of a resource should now be near.
 
         These are GPUs of the claims of starting pods that ask for it, else all that no container
         holds; none when the kubelet cannot be asked now.
@@ -249,7 +253,7 @@ class KubeletView:
         return (*free, *nearness.as_free(nearness.free_claim_gpus(gpus, held.devices)))
 
     def granted(self, grant: Grant) -> None:
-        """Take note of an Allocate: `report` will log how near the GPUs are."""
+        """Record an Allocate, after which `report` logs the distances of its cards from GPUs."""
         given = {(grant.resource, share): grant.char_paths for share in grant.shares}
         self._given |= given
         # A pod that comes after one of its name has them now.
@@ -259,7 +263,7 @@ class KubeletView:
         self._grants.touch()
 
     def given(self, resource: str, share: ShareId) -> tuple[str, ...]:
-        """Return the device nodes of a share's last Allocate; none for an earlier agent's."""
+        """Return device paths of a share's last Allocate; none if an earlier agent answered it."""
         return self._given.get((resource, share), ())
 
     async def report(self, offers: ResourceServers) -> None:
@@ -282,7 +286,7 @@ class KubeletView:
     async def distances(
         self, offers: ResourceServers
     ) -> tuple[tuple[Container, nearness.Distance], ...]:
-        """Return the distances of containers that had none before."""
+        """Return the card to GPU distances of containers that were not reported before."""
         answer = await self._ask(allocatable=True)
         if answer is None:
             return ()
@@ -308,15 +312,16 @@ class KubeletView:
         return tuple(distances)
 
     async def compare(self, offers: ResourceServers) -> None:
-        """Repair what the kubelet lost, until cancelled."""
+        """Compare the kubelet's device lists with the offered ones repeatedly, until cancelled."""
         while self._pod_resources:
             await asyncio.sleep(DOUBT_SECONDS if self._doubts else COMPARE_SECONDS)
             await self.check(offers)
 
     async def check(self, offers: ResourceServers) -> None:
-        """Compare once. A first difference may be an offer under way, so it only raises a doubt.
+        """Compare the kubelet's device lists with the offered ones once, and repair differences.
 
-        The second look sends the list again, every further one registers again.
+        A first difference may be an offer under way, so it only raises a doubt. The second
+        comparison sends the list again, every later one registers the resource again.
         """
         answer = await self._ask(allocatable=True)
         listed: dict[str, set[ShareId]] = {}

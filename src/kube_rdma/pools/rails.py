@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class NodeRails:
-    """The rails of one node."""
+    """The rail numbers of one node's cards, recorded on its disk where there is a journal."""
 
     def __init__(
         self,
@@ -58,7 +58,10 @@ class NodeRails:
     async def see(
         self, offered: Sequence[Card], node: Sequence[Card], listed: Sequence[str], *, idle: bool
     ) -> None:
-        """Number the cards as pools/rules/rails.recorded says; what is new is on the disk first."""
+        """Number the cards by `recorded` of pools/rules/rails.
+
+        A changed record is written to the disk before the numbers are used.
+        """
         if opened := self._open:
             self._open = None
             try:

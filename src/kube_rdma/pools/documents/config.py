@@ -36,13 +36,13 @@ class Dialect(Frozen):
 
     @property
     def model(self) -> type[Typed]:
-        """Return the model of what a document may say."""
+        """Return the Pydantic model of the dialect's documents."""
         made: type[Typed] = getattr(self.imported, self.name)
         return made
 
     @property
     def imported(self) -> Any:
-        """Return the module, whose `load` returns the meaning of a document."""
+        """Import and return the dialect's module, whose `load` makes a Config of a document."""
         return import_module(f"kube_rdma.pools.documents.{self.module}")
 
 
@@ -91,15 +91,15 @@ def parse(data: bytes, source: str) -> Config:
 
 
 def of_document(document: Document) -> Config:
-    """Return the meaning of a document that was read; raise Refused."""
+    """Return the configuration that a parsed document describes; raise Refused if it is invalid."""
     meant: Config = _dialect(document).imported.load(document)
     return meant
 
 
 def is_dialect(value: object) -> bool:
-    """Decide whether a foreign text, such as the data of a ConfigMap, is surely a configuration.
+    """Decide whether parsed foreign data, such as a ConfigMap's, is surely a configuration.
 
-    Many programs have a field called mode; this one stands alone, or beside one more.
+    Many programs have a field called mode; ours stands alone, or beside hostNetwork.
     """
     if not isinstance(value, dict):
         return False
@@ -119,7 +119,8 @@ def schema(name: str) -> str:
 def schema_text(model: type[Typed]) -> str:
     """Return the JSON Schema of a model as text.
 
-    Fields have their sentences. The docstrings of parts are for makers.
+    It keeps the descriptions of fields. Those of nested models are left out, for they are for
+    developers.
     """
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     made = untitled(model)
@@ -129,12 +130,12 @@ def schema_text(model: type[Typed]) -> str:
 
 
 def untitled(model: type[Typed]) -> dict[str, Any]:
-    """Return the JSON Schema of a model, without titles that say nothing."""
+    """Return the JSON Schema of a model, without the titles that Pydantic makes of field names."""
     return model.model_json_schema(schema_generator=_WithoutTitles)
 
 
 class _WithoutTitles(GenerateJsonSchema):
-    """Leaves out titles: Pydantic would title each field with its own name in capitals."""
+    """A schema generator that omits titles, which Pydantic would make of field names."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
@@ -208,9 +209,9 @@ SERVE_LABEL = "kube-rdma.io/serve"
 
 
 def label_serving(value: str | None, *, claims: bool) -> Serving:
-    """Return the label's `value`, PLUGIN where the node does not have the label.
+    """Return how the label's `value` has pools served: PLUGIN where the node lacks the label.
 
-    Raise Refused for a value that means nothing, and for claims where the agent serves none.
+    Raise Refused for an unknown value, and for claims where the agent serves none.
     """
     if value is None or value == Serving.PLUGIN:
         return Serving.PLUGIN

@@ -51,7 +51,7 @@ class CardSelectors(GoTyped):
 
     @property
     def choose(self) -> bool:
-        """Decide whether they say anything; the plugin takes empty ones for none."""
+        """Decide whether any selector is set; the plugin treats empty ones as absent."""
         return any(getattr(self, name) for name in type(self).model_fields)
 
 
@@ -79,7 +79,7 @@ class SharedPool(GoTyped):
     def _one_choice(
         cls, selectors: CardSelectors | None, info: ValidationInfo
     ) -> CardSelectors | None:
-        """Refuse both or neither of these and `devices`, which is validated before."""
+        """Refuse a pool with both selectors and `devices`, or neither; `devices` comes first."""
         chosen = selectors is not None and selectors.choose
         if "devices" in info.data and chosen == bool(info.data["devices"]):
             if chosen:
@@ -137,7 +137,7 @@ def _pool(pool: SharedPool, index: int, document: Document) -> PoolSpec:
 
 
 def _warnings(config: ConfigList) -> Iterator[str]:
-    """Yield what works with kube-rdma and not with the plugin of the dialect."""
+    """Yield a warning for each setting that the dialect's own plugin would refuse."""
     full = {(one.resource_prefix, one.resource_name) for one in config.config_list}
     for name, count in Counter(name for _, name in full).items():
         if count > 1:

@@ -31,7 +31,7 @@ class HcaConfig(Typed):
 
 
 def load(document: Document) -> Config:
-    """Return the meaning of the document; raise Refused with all of its faults."""
+    """Return the configuration that the document means; raise Refused with all of its faults."""
     config = validate(HcaConfig, document)
     pool = PoolSpec(
         RESOURCE,

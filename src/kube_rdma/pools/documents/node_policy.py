@@ -54,7 +54,7 @@ _RULES = validations(
 
 
 def _bounded(schema: dict[str, Any]) -> None:
-    """Add the lengths that the API server needs to bound the cost of its rules."""
+    """Add to a schema the length limits by which the API server bounds the cost of its rules."""
     schema |= _RULES
     schema["properties"]["variables"]["maxProperties"] = _MOST
     schema["properties"]["variables"]["additionalProperties"]["maxLength"] = 256
@@ -105,13 +105,13 @@ class PolicyFabric(Typed):
         return variables
 
     def profile(self) -> FabricProfile:
-        """Return the profile that it means."""
+        """Return the settings as a FabricProfile."""
         variables = tuple(sorted(self.variables.items()))
         return FabricProfile(**self.model_dump(exclude={"variables"}), variables=variables)
 
 
 def _faults(name: str, variables: dict[str, str]) -> list[tuple[str, str]]:
-    """Return problem and remedy of a variable."""
+    """Return problem and remedy for each fault of a variable, none if it is valid."""
     if not re.fullmatch(_NAME, name):
         return [(f"{shown(name)} is not a variable of NCCL or UCX", 'Write it like "NCCL_IB_TC"')]
     if name in OWN:
@@ -155,7 +155,7 @@ class PolicyLimits(Typed):
         return self
 
     def limits(self) -> specs.RdmaLimits:
-        """Return the limits that it means."""
+        """Return the limits as RdmaLimits."""
         return specs.RdmaLimits(self.hca_handle, self.hca_object)
 
 
@@ -176,7 +176,7 @@ _Few = Field(max_length=MOST_ENTRIES)
 
 
 def _chooses(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Add the rule of `_all_choose` for the API server: a selector says something."""
+    """Add to a schema the validation rule that a selector sets at least one field."""
     fields = {info.alias or name: info for name, info in model.model_fields.items()}
     lists = [f"has(self.{name}) && size(self.{name}) > 0" for name in fields if name != "rdma"]
     rule = " || ".join([*lists, *(["has(self.rdma)"] if "rdma" in fields else [])])
@@ -212,7 +212,7 @@ class CardSelector(Typed):
 
     @property
     def empty(self) -> bool:
-        """Decide whether it says nothing."""
+        """Decide whether no field of the selector is set."""
         return all(getattr(self, name) in ((), None) for name in type(self).model_fields)
 
 

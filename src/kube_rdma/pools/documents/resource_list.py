@@ -94,7 +94,7 @@ class FunctionSelectors(GoTyped):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Return the names of the fields that choose something."""
+        """Return the names, as documents spell them, of the selector fields that are set."""
         return tuple(
             str(field.alias)
             for name, field in type(self).model_fields.items()
@@ -152,7 +152,7 @@ class ListedResource(GoTyped):
     def _of_the_type(
         cls, selectors: tuple[FunctionSelectors, ...], info: ValidationInfo
     ) -> tuple[FunctionSelectors, ...]:
-        """Refuse selectors that choose nothing, or by fields that the device type lacks."""
+        """Refuse selectors that choose nothing, or have fields that their device type lacks."""
         device_type = info.data.get("device_type")
         problems = [
             Slip(slip.problem, slip.remedy, (index, *slip.path))
@@ -181,7 +181,7 @@ def load(document: Document) -> Config:
 
 
 def _slips(selectors: FunctionSelectors, device_type: str | None) -> Iterator[Slip]:
-    """Yield what is wrong with the selectors; `device_type` is None when that is wrong too."""
+    """Yield each fault of the selectors; `device_type` is None when that field is invalid too."""
     if not selectors.given:
         remedy = 'Add a field that chooses, such as "pfNames": ["ens2f0#0-3"]'
         yield Slip("the selectors choose nothing", remedy)

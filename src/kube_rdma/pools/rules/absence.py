@@ -68,10 +68,10 @@ class Assessment(Frozen):
 
 
 def assess(before: Mapping[CardId, Health], cards: Sequence[Card], now: float) -> Assessment:
-    """Judge the cards as they are `now`, `before` being the health of the last assessment.
+    """Judge the health of `cards` at `now`; `before` is the health of the last assessment.
 
-    The first sight of a card is believed, good or bad, and told. A card that was bad or gone has to
-    be good for its hold without a break; until then it has a reason against it. The hold doubles
+    The first sight of a card is believed and reported, good or bad. A card that was bad or gone has
+    to be good for its hold without a break; until then it has a reason against it. The hold doubles
     with each return within WINDOW up to LONGEST_HOLD, so a link that flaps stays unhealthy. A card
     that is gone for WINDOW is forgotten.
     """
@@ -103,7 +103,7 @@ def assess(before: Mapping[CardId, Health], cards: Sequence[Card], now: float) -
 
 
 def _seen(was: Health | None, card: Card, now: float) -> Health:
-    """Return the health of a card that is there."""
+    """Return the new health of a card that is on the node; `was` is None at its first sight."""
     if was is None:
         return Health(card.usable, now if card.usable else None)
     returns = tuple(at for at in was.returns if now - at < WINDOW)
@@ -116,7 +116,7 @@ def _seen(was: Health | None, card: Card, now: float) -> Health:
 
 
 def _reasons(card: Card, health: Health) -> tuple[str, ...]:
-    """Return the reasons against the card now: its own, or that it is held back."""
+    """Return why the card is unusable now: its own reasons, else the hold after its return."""
     if card.reasons or health.reported or health.good_at is None:
         return card.reasons
     hold = health.good_at - health.returns[-1]
@@ -146,10 +146,10 @@ def _missing(card: Card, missing: Collection[str]) -> Iterator[str]:
 
 
 def inside_pod(card: Card, pod: str, links: Sequence[PodLink]) -> Card:
-    """Return the card with what its interfaces say in the namespace of `pod` (namespace/name).
+    """Return the card with link troubles that its interfaces show inside `pod` (namespace/name).
 
-    A card with an interface here is not there: what `links` show is then another one's. Of a card
-    none of whose interfaces is among the links nothing is known, so nothing is said.
+    A card that has an interface on the node is returned unchanged: `links` then belong to another
+    one. So is a card none of whose interfaces is among `links`.
     """
     if card.function is None or card.function.netdevs:
         return card

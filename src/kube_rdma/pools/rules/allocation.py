@@ -21,7 +21,7 @@ from kube_rdma.pools.rules.modes import terms
 
 
 def known_pools(pools: Mapping[str, model.Pool] | None) -> Mapping[str, model.Pool]:
-    """Return what is offered now; raise Unavailable for None, right after the agent's start."""
+    """Return the offered pools; raise Unavailable for None, just after the agent's start."""
     if pools is None:
         raise Unavailable("The cards of this node are not known yet: the agent has just started.")
     return pools
@@ -59,7 +59,7 @@ def allocate(pool: model.Pool, wanted: Sequence[model.ShareId]) -> model.Grant:
 
 
 def grant(pool: model.Pool, shares: Sequence[model.Share]) -> model.Grant:
-    """Return what a container that holds these shares of the pool gets."""
+    """Return the device paths, variables and cards of a container that holds these shares."""
     cards = granted_cards(pool, shares)
     return model.Grant(
         resource=pool.spec.resource,
@@ -71,7 +71,7 @@ def grant(pool: model.Pool, shares: Sequence[model.Share]) -> model.Grant:
 
 
 def granted_cards(pool: model.Pool, shares: Sequence[model.Share]) -> tuple[Card, ...]:
-    """Return the cards that the shares stand for: all of the pool, or those they name."""
+    """Return the cards behind the shares: all of the pool, or those that the shares name."""
     if terms(pool.spec).bind is model.Bind.POOL:
         return pool.cards
     cards = {card.id: card for card in pool.cards}
@@ -79,14 +79,14 @@ def granted_cards(pool: model.Pool, shares: Sequence[model.Share]) -> tuple[Card
 
 
 def share_cards(pools: Mapping[str, model.Pool], held: HeldShare) -> tuple[Card, ...]:
-    """Return the cards of one share; none of what is others' or not on the node now."""
+    """Return the cards of one share; none if the share or its card is not offered now."""
     resource, share = held
     pool = pools.get(resource)
     return granted_cards(pool, [pool.index[share]]) if pool and share in pool.index else ()
 
 
 def _device_paths(pool: model.Pool, cards: Sequence[Card]) -> Iterator[str]:
-    """Yield the character devices that the pool opens; rdma_cm only where devices are."""
+    """Yield the cards' character devices that the pool gives, and rdma_cm beside RDMA devices."""
     gives = pool.spec.device_files
     devices = [device for card in cards for device in (*card.devices, *card.management)]
     yield from (c.path for device in devices for c in device.char_devices if c.kind in gives)
@@ -162,7 +162,7 @@ def limited(pools: Mapping[str, model.Pool]) -> dict[str, model.RdmaLimits]:
 
 
 def unheld(resource: str) -> Refused:
-    """Return the refusal of an agent without pod networks, which cannot enforce limits."""
+    """Return the refusal of rdmaLimits, which an agent without pod networks cannot enforce."""
     return Refused(
         "the agent runs without --networks, so it cannot hold pods to rdmaLimits",
         remedy="Run it with --networks, or remove rdmaLimits from the pools of this node",
@@ -192,7 +192,7 @@ def device_limits(
 
 
 def used_devices(attachments: Iterable[Attachment]) -> UsedDevices:
-    """Return the devices that were moved into a pod, or made for it."""
+    """Return each plan with the RDMA devices that it moved into a pod, or made there."""
     devices = []
     for plan in (plan for attachment in attachments for plan in attachment.plans):
         steps = (step for step in plan.steps if isinstance(step, MoveRdma | MakeRdma))
@@ -204,13 +204,13 @@ def used_devices(attachments: Iterable[Attachment]) -> UsedDevices:
 def differing(
     wanted: Iterable[model.DeviceLimits], seen: Iterable[model.DeviceLimits]
 ) -> tuple[model.DeviceLimits, ...]:
-    """Return those of `wanted` that the kernel does not have; leave out devices that are gone."""
+    """Return the `wanted` limits that the kernel does not have; skip devices that are gone."""
     now = {one.device: one.limits for one in seen}
     return tuple(one for one in wanted if one.device in now and now[one.device] != one.limits)
 
 
 def _added(numbers: Sequence[int | None]) -> int | None:
-    """Return the sum; None where one number has no limit, or the kernel could not count so far."""
+    """Return the sum of limits; None if one is unlimited, or if the kernel cannot count so far."""
     counts = [number for number in numbers if number is not None]
     total = sum(counts)
     return total if len(counts) == len(numbers) and total <= model.MOST else None

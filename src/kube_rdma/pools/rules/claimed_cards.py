@@ -44,7 +44,7 @@ class ClaimedCard(Frozen):
 
     @property
     def is_own(self) -> bool:
-        """Decide whether kube-rdma's own driver handed it out."""
+        """Decide whether kube-rdma's own driver allocated the device."""
         return self.driver == claims.DRIVER
 
 
@@ -63,7 +63,7 @@ def claimed_cards(
 def published_cards(
     slices: Iterable[claims.DeviceSlice],
 ) -> dict[claims.SliceDevice, claims.PublishedCard]:
-    """Return the devices of the slices that count and may be cards."""
+    """Return published devices that may be cards, from each pool's newest slices."""
     return {
         claims.SliceDevice(part.driver, part.pool, card.name): card
         for part in newest(slices)
@@ -72,10 +72,10 @@ def published_cards(
 
 
 def rdma_devices(card: claims.PublishedCard, devices: Iterable[D]) -> tuple[D, ...]:
-    """Return the RDMA device that a card is, among those seen; nothing where it is not there.
+    """Return those of `devices` that a published card stands for; none if it is absent.
 
-    The function counts before the name, which another device may have by now. Where several
-    devices sit on one function, as sub-functions do, only the name tells which one is meant.
+    The PCI function counts before the name, which another device may have by now. Where several
+    devices are on one function, as sub-functions are, only the name tells which one is meant.
     """
     listed = tuple(devices)
     named = tuple(one for one in listed if card.rdma and one.name == card.rdma)

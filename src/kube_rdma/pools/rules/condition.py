@@ -22,7 +22,7 @@ LONGEST = 1024  # bytes of a message, as of an Event's note
 
 
 class PoolCard(Frozen):
-    """A card that a pool has or had; `physical` is the function that it is a virtual one of."""
+    """A card that a pool has or had; `physical` is its physical function if it is a virtual one."""
 
     name: str
     pci: PciAddress | None
@@ -30,7 +30,7 @@ class PoolCard(Frozen):
 
 
 class CardsState(Frozen):
-    """The cards of the pools at one look, and what is wrong with some of them."""
+    """The cards of all pools after one survey, and the faults of those that cannot be used."""
 
     specs: tuple[PoolSpec, ...] = ()
     cards: Mapping[CardId, PoolCard] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def next_state(
 
 
 def condition(state: CardsState) -> NodeCondition | None:
-    """Return the condition of the Node object; None on a node whose pools have no cards."""
+    """Return the node condition about cards' health; None on a node whose pools have no cards."""
     count = len(state.cards)
     if not count:
         return None
@@ -94,7 +94,7 @@ def condition(state: CardsState) -> NodeCondition | None:
 
 
 def _fitting(head: str, sentences: Sequence[str]) -> Iterator[str]:
-    """Yield as many of the sentences as there is room for, then how many there are besides."""
+    """Yield the sentences that fit into a condition's message, then the number left out."""
     more = f"{len(sentences)} more"
     room = LONGEST - len(f"{head}. {more}".encode())
     for number, sentence in enumerate(sentences):

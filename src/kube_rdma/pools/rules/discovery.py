@@ -36,7 +36,7 @@ def judge(survey: Survey) -> tuple[Verdict, ...]:
 def lasting(device: Device, *, managed: bool) -> Iterator[str]:
     """Yield the reasons against `device` that no change of its link removes.
 
-    `managed` says that the node has a connection manager.
+    `managed` says whether an RDMA connection manager (rdma_cm) serves the node.
     """
     if not any(char.kind is CharKind.UVERBS for char in device.char_devices):
         yield "no uverbs device, so no program can open it: modprobe ib_uverbs"
@@ -47,7 +47,7 @@ def lasting(device: Device, *, managed: bool) -> Iterator[str]:
 
 
 def _reasons(device: Device, links: Links, *, managed: bool) -> Iterator[str]:
-    """Yield the reasons against `device` as it is now."""
+    """Yield the reasons why `device` cannot be used at present."""
     yield from lasting(device, managed=managed)
     if link := links.idle(device):
         yield link
@@ -81,18 +81,18 @@ def _without_gid(port: Port, netdev: Netdev | None) -> str:
 
 
 class Links:
-    """The links of a survey's devices: what their interfaces and functions tell of them."""
+    """The link states of a survey's devices, explained by their interfaces and PCI functions."""
 
     def __init__(self, survey: Survey) -> None:
         self._functions = {one.seat.pci: one for one in survey.functions}
         self._netdevs = {netdev.name: netdev for one in survey.functions for netdev in one.netdevs}
 
     def netdev(self, port: Port) -> Netdev | None:
-        """Return the port's interface, if it is one of a function."""
+        """Return the port's network interface; None if no PCI function of the survey has it."""
         return self._netdevs.get(port.netdev or "")
 
     def idle(self, device: Device) -> str | None:
-        """Return why none of its ports carries traffic; None when one does, or there is none."""
+        """Return why no port of a device is ACTIVE; None if one is, or if the device has none."""
         own = device.own_ports
         if not own or any(port.state is PortState.ACTIVE for port in own):
             return None

@@ -73,11 +73,11 @@ def plan_functions(
     ours: Collection[PciAddress],
     uses: Uses = MappingProxyType({}),
 ) -> FunctionsPlan:
-    """Return what follows from the specs on this node now.
+    """Return the changes of virtual functions that the specs require, with refusals and waits.
 
-    `held` says who holds which card, None that nobody can tell. `ours` are the physical functions
-    whose virtual ones the agent answers for; those of others are changed only by force. `uses` is
-    about the interfaces that `in_question` names.
+    `held` says who holds which card, None if unknown. `ours` are the physical functions whose
+    virtual ones the agent manages; others are changed only by force. `uses` is about the interfaces
+    that `in_question` names.
     """
     functions = {function.seat.pci: function for function in survey.functions}
     meant: dict[PciAddress, list[FunctionsSpec]] = {}
@@ -101,13 +101,13 @@ def plan_functions(
 
 
 def function_counts(specs: Sequence[FunctionsSpec], survey: Survey) -> dict[PciAddress, int]:
-    """Return how many virtual functions each physical one that a spec means is to have."""
+    """Return by physical function the number of virtual functions that its specs want."""
     functions = {function.seat.pci: function for function in survey.functions}
     return {pci: spec.count for spec in specs for pci in _chosen(spec, functions)}
 
 
 def in_question(specs: Sequence[FunctionsSpec], survey: Survey) -> frozenset[str]:
-    """Return the interfaces of virtual functions that may have to go: their use has to be read."""
+    """Return the interfaces of virtual functions that a plan may remove, to read their use."""
     counts = function_counts(specs, survey)
     changing = {
         one.seat.pci
@@ -128,7 +128,7 @@ def _cards_of(share: ShareId, pool: Pool | None) -> Iterator[CardId]:
 
 
 def _chosen(spec: FunctionsSpec, functions: Mapping[PciAddress, Function]) -> list[PciAddress]:
-    """Return the functions that a spec means: one without SR-IOV only when it is named itself."""
+    """Return the functions that a spec chooses: one without SR-IOV only if named by itself."""
     return [
         pci
         for pci, function in functions.items()
@@ -156,7 +156,7 @@ def _describe(spec: FunctionsSpec) -> str:
 
 
 class _Node(Frozen):
-    """The facts of one plan."""
+    """The facts about a node from which a plan of its virtual functions is made."""
 
     survey: Survey
     functions: Mapping[PciAddress, Function]
@@ -167,7 +167,10 @@ class _Node(Frozen):
     def meet(
         self, card: Function, specs: Sequence[FunctionsSpec]
     ) -> SetFunctions | Refused | str | None:
-        """Return what follows for one physical function from its specs; None when all is well."""
+        """Return the change of one card's virtual functions, a refusal or a reason to wait.
+
+        Return None when nothing has to change.
+        """
         spec, *others = specs
         if other := next((one for one in others if _differ(spec, one)), None):
             return _disagreement(_name(card), spec, other)
@@ -184,7 +187,7 @@ class _Node(Frozen):
         return refusal or act
 
     def _obstacles(self, card: Function, *, forced: bool) -> Iterator[str]:
-        """Yield who is in the way, as what has to happen first."""
+        """Yield obstacles to changing a card's functions, each as what has to happen first."""
         parts = [
             self.functions[pci] for pci in card.seat.virtual_functions if pci in self.functions
         ]
@@ -210,16 +213,16 @@ class _Node(Frozen):
                 yield f'{use}, or the configuration has "force": true'
 
     def _use(self, part: Function) -> str | None:
-        """Return what the node itself does with a virtual function, as what has to end."""
+        """Return which use by the node of a virtual function has to end first; None if unused."""
         soft = [d.name for d in self.survey.devices if d.is_soft and _on(d, part)]
         if soft:
             return f"the soft device {soft[0]} on {_name(part)} is removed"
         return next(filter(None, map(self._busy, part.netdevs)), None)
 
     def _busy(self, netdev: Netdev) -> str | None:
-        """Return why an interface counts as in use, by the node or by a pod through it.
+        """Return which use of an interface by the node or a pod has to end first; None if unused.
 
-        Being up alone does not count, for trying a card out sets its functions up, except where
+        Being up is no use by itself, for trying a card out sets its functions up, except where
         nothing else is known of the interface.
         """
         use = self.uses.get(netdev.name)
@@ -250,7 +253,7 @@ class _Node(Frozen):
 
 
 def _incapable(card: Function, spec: FunctionsSpec) -> Refused | None:
-    """Return why the card can never have what the spec asks for."""
+    """Return a refusal if the card can never have the spec's virtual functions, else None."""
     name, total = _name(card), card.seat.sriov_total
     if card.seat.physical_function:
         problem = f"{name} is itself a virtual function"
@@ -267,7 +270,7 @@ def _incapable(card: Function, spec: FunctionsSpec) -> Refused | None:
 
 
 def _down(card: Function, spec: FunctionsSpec) -> Refused | None:
-    """Refuse functions of a card that is down: they would have no link. Removing them is well."""
+    """Refuse to add functions to a card that is down: they would have no link. Allow removal."""
     if not spec.count or not card.netdevs or any(netdev.up for netdev in card.netdevs):
         return None
     problem = f"{_name(card)} is down, and so would be its virtual functions"
@@ -303,7 +306,7 @@ def range_faults(
 def outside(
     specs: Sequence[PoolSpec], survey: Survey, function_specs: Sequence[FunctionsSpec] = ()
 ) -> tuple[str, ...]:
-    """Return sentences about ranges of which something is not on this node, nor will be."""
+    """Return a sentence for each range with functions that this node lacks and will not get."""
     counts = function_counts(function_specs, survey)
     cards = [card for card in survey.functions if card.seat.physical_function is None]
     sentences = []
@@ -320,7 +323,7 @@ def outside(
 
 
 def _ranges(specs: Sequence[PoolSpec]) -> Iterator[tuple[PoolSpec, Selector, FunctionRange]]:
-    """Yield the ranges of virtual functions; numbers of sub-functions are their makers' own."""
+    """Yield each range of virtual functions; skip ranges of sub-functions, which are no index."""
     for spec in specs:
         for selector in spec.selectors:
             for function_range in (*selector.physical, *selector.roots):
@@ -329,7 +332,7 @@ def _ranges(specs: Sequence[PoolSpec]) -> Iterator[tuple[PoolSpec, Selector, Fun
 
 
 def _covers(wanted: Selector, function_range: FunctionRange, chosen: Selector) -> bool:
-    """Decide whether a spec means the card of a range wherever the pool's selector does."""
+    """Decide whether selector `wanted` means a range's card wherever selector `chosen` does."""
     named = [*wanted.interfaces, *wanted.pci_addresses]
     if function_range.parent not in named or (wanted.interfaces and wanted.pci_addresses):
         return False
@@ -338,7 +341,7 @@ def _covers(wanted: Selector, function_range: FunctionRange, chosen: Selector) -
 
 
 def _beyond(function_range: FunctionRange, count: int) -> int | None:
-    """Return the first number of a span that lies wholly beyond `count` functions."""
+    """Return the first number of a span that lies wholly beyond `count`; None without one."""
     return next((first for first, _ in function_range.indexes if first >= count), None)
 
 
@@ -356,7 +359,7 @@ def _fault(function_range: FunctionRange, first: int, wanted: FunctionsSpec, whe
 
 
 def _missing(function_range: FunctionRange, card: Function, wanted: int | None) -> str | None:
-    """Return what a card has too little of; the spec is met sooner or later if it can be."""
+    """Say which function of a range the card lacks and cannot get; None if it has them all."""
     has, name = len(card.seat.virtual_functions), function_range.parent
     most = max(card.seat.sriov_total or 0, has)
     if (first := _beyond(function_range, most)) is not None:
@@ -369,7 +372,7 @@ def _missing(function_range: FunctionRange, card: Function, wanted: int | None) 
 
 
 def _without_parts(function_range: FunctionRange, card: Function, survey: Survey) -> FunctionRange:
-    """Return the range without spans that mean sub-functions of the card."""
+    """Return the range without the spans that name sub-functions of the card."""
     below = (d for d in survey.devices if d.seat and d.seat.pci == card.seat.pci)
     numbers = [device.subfunction for device in below if device.subfunction is not None]
     spans = function_range.indexes

@@ -55,7 +55,7 @@ def pods_with(holdings: Sequence[Holding], resources: Collection[str]) -> tuple[
 
 
 def pooled(pools: Sequence[Pool]) -> dict[CardId, tuple[str, ...]]:
-    """Return by card the resources of which each share stands for all cards of the pool."""
+    """Return by card the resources of pools in which each share gives access to all cards."""
     resources: dict[CardId, tuple[str, ...]] = {}
     for pool in pools:
         for card in pool.cards if terms(pool.spec).bind is Bind.POOL else ():
@@ -92,10 +92,10 @@ Named = Mapping[str, PodName]
 def unreported(
     recorded: Iterable[RecordedGrant], answer: NodeHoldings, named: Named
 ) -> tuple[RecordedGrant, ...]:
-    """Return the grants that the answer may lack: of pods that it does not name, and nameless ones.
+    """Return the recorded grants of pods that the answer does not name, or whose names are unknown.
 
-    A pod that the answer names holds the shares that the answer says and no others: pod resources
-    leave out what only an init container holds.
+    A pod that the answer names holds exactly the shares of the answer: pod resources leave out what
+    only an init container holds.
     """
     held = {(one.resource, share) for one in answer.shares for share in one.shares}
     pods = set(answer.pods)
@@ -108,16 +108,16 @@ def unreported(
 
 
 def running(pods: Iterable[PodState]) -> dict[str, PodName]:
-    """Return the pods of the node that are not over, by the uid that the kubelet knows."""
+    """Return the names of the node's pods that have not ended, by the uid that the kubelet uses."""
     return {pod.runtime_uid: PodName(pod.namespace, pod.name) for pod in pods if not pod.is_over}
 
 
 def completed(
     answer: NodeHoldings, lacking: Sequence[RecordedGrant], named: Named
 ) -> tuple[Holding, ...]:
-    """Return what the kubelet reported, with the lacking grants of the pods in `named`, which run.
+    """Return the kubelet's answer with the lacking grants of running pods, which `named` lists.
 
-    A share belongs to the pod that the answer names: of two records the other is older.
+    A share belongs to the pod that the answer names: the recorded grant of another one is older.
     """
     held = {(one.resource, share) for one in answer.shares for share in one.shares}
     pods = set(answer.pods)

@@ -91,7 +91,7 @@ _KEYS = frozenset(row.key for row in TABLE if row.by_agent)
 
 
 def writes(key: str) -> bool:
-    """Decide whether an agent may write a label of this key."""
+    """Decide whether kube-rdma's agents may write a label with this key."""
     return _generic(key) in _KEYS
 
 
@@ -101,7 +101,7 @@ def is_nfd(key: str) -> bool:
 
 
 def _generic(key: str) -> str:
-    """Return the key as the table has it."""
+    """Return the key as the table lists it, with a placeholder for a vendor's number."""
     before, middle, after = key.partition("/pci-")
     vendor, dot, end = after.partition(".")
     if middle and dot and _VENDOR_DIGITS.fullmatch(vendor):
@@ -123,7 +123,7 @@ _OF_PORTS = (LINK_LAYER, RATE, PORTS, GPUS_NEAR, FABRIC)
 
 
 class HostRelease(Frozen):
-    """The running kernel's release, and os-release of the host: field by field, None unread."""
+    """The running kernel's release, and the fields of the host's os-release (None if unread)."""
 
     kernel: str
     fields: tuple[tuple[str, str], ...] | None = None
@@ -146,15 +146,15 @@ class WantedLabels(Frozen):
     leaves_nfd: bool = False  # labels of Node Feature Discovery stay, and none is written anew
 
     def keeps(self, key: str) -> bool:
-        """Decide whether a label of this key stays as kube-rdma wrote it before."""
+        """Decide whether the label of this key keeps the value that kube-rdma wrote earlier."""
         return key in self.kept or (self.leaves_nfd and is_nfd(key))
 
 
 def wanted_labels(facts: LabelFacts) -> WantedLabels:
-    """Return the labels of a node.
+    """Return the labels that a node should have, and those that keep their present value.
 
-    A card inside a pod shows the node its function alone: what it said stays said until it is back.
-    A rate is kept while no port is active, so a link that flaps writes nothing.
+    Labels of ports are kept while a card is inside a pod, where the node cannot see it. A rate is
+    kept while no port is active, so a link that flaps writes nothing.
     """
     labels = _rdma(facts)
     if facts.host:
@@ -195,7 +195,7 @@ def _host(host: HostRelease) -> dict[str, str]:
 
 
 def _rdma(facts: LabelFacts) -> dict[str, str]:
-    """Return the labels of a node with RDMA devices, or with cards that are inside pods."""
+    """Return the RDMA labels of a node with RDMA devices or cards inside pods, else none."""
     survey = facts.survey
     devices = [one for one in survey.devices if not (one.seat and one.seat.physical_function)]
     ports = [port for device in devices for port in device.own_ports]
@@ -211,7 +211,7 @@ def _rdma(facts: LabelFacts) -> dict[str, str]:
 
 
 def _port_labels(survey: Survey, devices: list[Device], ports: list[Port]) -> dict[str, str]:
-    """Return the labels that need a port; empty where there is nothing to say."""
+    """Return the labels about ports; a label without a value is empty."""
     rates = [port.rate_gbps for port in ports if port.state is PortState.ACTIVE and port.rate_gbps]
     layers = {port.link_layer for port in ports} - {LinkLayer.UNKNOWN}
     seats = [device.seat for device in devices if device.seat]
@@ -230,7 +230,7 @@ def _port_labels(survey: Survey, devices: list[Device], ports: list[Port]) -> di
 
 
 def _hidden(survey: Survey) -> bool:
-    """Decide whether a card is inside a pod: its function has a driver, and nothing else."""
+    """Decide whether a card seems to be in a pod: it has a driver and no device to be seen."""
     seats = {device.pci for device in survey.devices}
     return any(
         one.driver

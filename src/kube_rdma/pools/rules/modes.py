@@ -26,7 +26,7 @@ class Takes(StrEnum):
 
 
 class ModeRow(Frozen):
-    """One mode; a row says what differs from these defaults. Texts are what people read of it."""
+    """The properties of one mode, with defaults for those that it leaves out."""
 
     takes: Takes
     prefer: Preference
@@ -95,7 +95,7 @@ MODES: Mapping[Mode, ModeRow] = {
 
 
 def terms(spec: PoolSpec) -> ModeRow:
-    """Return the row of the mode with the fields that `spec` overrides."""
+    """Return the properties of the spec's mode, with the fields that `spec` overrides."""
     row = MODES[spec.mode]
     return replace(
         row,

@@ -24,7 +24,7 @@ _ONE_SWITCH = 2
 
 
 class Nearness(StrEnum):
-    """The farthest thing on the way between two functions, from near to far."""
+    """The widest link on the path between two PCI functions, from near to far."""
 
     SELF = "X"  # nothing: they are one function
     PIX = "PIX"  # one bridge or switch at most
@@ -61,7 +61,7 @@ def nearness(a: PciPosition, b: PciPosition) -> Nearness:
 
 
 class Side(StrEnum):
-    """The NUMA nodes of a card and a GPU of which one has no known place."""
+    """Whether a card and a GPU share a NUMA node, where the PCI position of one is unknown."""
 
     SAME = "same NUMA node"
     OTHER = "other NUMA node"
@@ -71,7 +71,7 @@ Way = Nearness | Side | None  # None: nothing is known
 
 
 class Distance(Frozen):
-    """The way of one card to the nearest and to the farthest GPU of its container."""
+    """The paths from one card to the nearest and to the farthest GPU of its container."""
 
     card: CardId
     nearest: str  # name of the GPU
@@ -80,7 +80,7 @@ class Distance(Frozen):
     worst: Way
 
     def __str__(self) -> str:
-        """Return ``0000:81:00.0 to GPU 0000:82:00.0: PIX``, and the farthest if it is farther."""
+        """Return ``0000:81:00.0 to GPU 0000:82:00.0: PIX``, also the farthest GPU if it differs."""
         near = f"{self.card} to GPU {self.nearest}: {_word(self.best)}"
         if rank(self.worst) == rank(self.best):
             return near
@@ -102,7 +102,7 @@ def gpu_distances(cards: Sequence[Card], gpus: Sequence[HeldGpu]) -> tuple[Dista
 
 
 def way(card: Card, numa_nodes: Sequence[int], seat: PciPosition | None) -> Way:
-    """Return what lies between a card and a GPU with these NUMA nodes and this place, if known."""
+    """Return the path between a card and a GPU by position, else by NUMA nodes; None if unknown."""
     if card.seat and seat:
         return nearness(card.seat, seat)
     if card.numa_node is None or not numa_nodes:
@@ -111,7 +111,7 @@ def way(card: Card, numa_nodes: Sequence[int], seat: PciPosition | None) -> Way:
 
 
 def rank(path: Way) -> int:
-    """Return the place of a way in the order from near (0) to far; unknown comes last."""
+    """Return a path's place in the order from near (0) to far; an unknown path comes last."""
     if path is Side.SAME:
         return Nearness.NODE.distance
     if path is Side.OTHER:
@@ -142,7 +142,7 @@ def claim_gpus(slices: Iterable[DeviceSlice], gpus: Sequence[Gpu]) -> dict[Slice
 
 
 def newest(slices: Iterable[DeviceSlice]) -> Iterator[DeviceSlice]:
-    """Yield the slices that count: of each pool those of its newest generation."""
+    """Yield the slices of the newest generation of each pool; drop outdated ones."""
     listed = tuple(slices)
     generations: dict[tuple[str, str], int] = {}
     for part in listed:
@@ -161,7 +161,7 @@ def free_claim_gpus(gpus: ClaimGpus, held: Iterable[ClaimedDevice]) -> tuple[Gpu
 def starting_pods(
     pods: Iterable[PodClaims], resource: str, held: Iterable[ClaimedDevice]
 ) -> tuple[PodClaims, ...]:
-    """Return the pods that the kubelet may be admitting: they want it and have no device yet.
+    """Return pods that want `resource` and have no device yet: the kubelet may be admitting them.
 
     The kubelet allocates shares when it admits a pod and prepares its claims afterwards
     (pkg/kubelet/kubelet.go, SyncPod), so pods whose claims are prepared are past this.
@@ -173,7 +173,7 @@ def starting_pods(
 
 
 def gpus_of(devices: Collection[SliceDevice], gpus: ClaimGpus) -> tuple[Gpu, ...]:
-    """Return the GPUs among the devices of claims."""
+    """Return the GPUs among devices that claims allocated, each once."""
     chosen = {gpus[device].seat.pci: gpus[device] for device in devices if device in gpus}
     return tuple(chosen.values())
 
@@ -201,7 +201,7 @@ def free_gpus(
 def held_gpus(
     holdings: Sequence[Holding], allocatable: Sequence[Allocatable], gpus: Sequence[Gpu]
 ) -> tuple[HeldGpu, ...]:
-    """Return the GPUs among what one container holds."""
+    """Return the GPUs among the shares that one container holds."""
     nodes = {(one.resource, one.share): one.numa_nodes for one in allocatable}
     return tuple(
         HeldGpu(share, nodes.get((one.resource, share), one.numa_nodes), _seat(share, gpus))
@@ -212,7 +212,7 @@ def held_gpus(
 
 
 def as_free(gpus: Iterable[Gpu]) -> tuple[FreeGpu, ...]:
-    """Return GPUs with a known place as free ones."""
+    """Convert GPUs of a survey to FreeGpu values, with their NUMA nodes and PCI positions."""
     return tuple(FreeGpu(_nodes(gpu), gpu.seat) for gpu in gpus)
 
 

@@ -54,9 +54,10 @@ def as_members(
 def not_free(
     specs: Sequence[PoolSpec], node: Sequence[Card], held: Holders, kept: Sequence[PoolSpec]
 ) -> tuple[Card, ...]:
-    """Return the cards with a reason against those that pods hold by an earlier spec in `kept`.
+    """Return all cards, with a reason against those that pods hold by an earlier spec in `kept`.
 
-    `held` is about those too. It is not a matter of a card's health, so it comes behind absence.py.
+    `held` also lists the holders of those earlier specs. A held card is not unhealthy, so this is
+    applied after absence.py.
     """
     specs_by_card = owners(specs, node, held) if kept else {}
 
@@ -72,7 +73,7 @@ _PLUGIN = "let the SR-IOV network device plugin serve this pool"
 
 
 class _Members:
-    """The facts of one survey that the judgement of members needs."""
+    """The judge of pools' cards on one survey, each by what its pool needs."""
 
     def __init__(self, survey: Survey, specs: Mapping[CardId, PoolSpec], placed: Held) -> None:
         self._specs = specs
@@ -87,14 +88,14 @@ class _Members:
                 self._devices.setdefault(device.seat.pci, []).append(device)
 
     def reasons(self, spec: PoolSpec, card: Card) -> tuple[str, ...]:
-        """Return the reasons against a card of this pool."""
+        """Return the reasons why this card cannot be used in the pool of `spec`."""
         above = _above(card) if terms(spec).takes is Takes.FUNCTION else None
         problems = (*self._own(card), *self._link(above)) if above else card.reasons
         unseen = hidden(spec) if self._mode is NamespaceMode.EXCLUSIVE else ()
         return tuple(dict.fromkeys((*problems, *self._of_program(spec, card), *unseen)))
 
     def _own(self, card: Card) -> Iterator[str]:
-        """Yield the reasons that no network mends; one good device is enough."""
+        """Yield the reasons that no network can repair; none if one device of the card is good."""
         if not card.devices and card.function and card.function.driver is None:
             yield from card.reasons
         reasons_by_device = [
@@ -104,7 +105,7 @@ class _Members:
             yield from (reason for reasons in reasons_by_device for reason in reasons)
 
     def _link(self, above: PciAddress) -> Iterator[str]:
-        """Yield the reasons against the link of the physical function, if the node has it."""
+        """Yield link troubles of the physical function `above` that the card is a part of."""
         states = [(device, self._links.idle(device)) for device in self._devices.get(above, [])]
         if states and all(state for _, state in states):
             yield from (
@@ -116,7 +117,7 @@ class _Members:
             yield from (no_carrier(one.name) for one in lost)
 
     def _of_program(self, spec: PoolSpec, card: Card) -> Iterator[str]:
-        """Yield the reasons against a card that its driver hands to a program."""
+        """Yield the reasons against a card whose driver is for user space, such as vfio-pci."""
         function = card.function
         if function is None or not function.for_programs:
             return
@@ -153,7 +154,7 @@ class _Members:
             yield from self._of_group(spec, card, function.group)
 
     def _of_group(self, spec: PoolSpec, card: Card, group: IommuGroup) -> Iterator[str]:
-        """Yield what keeps a card from standing for its IOMMU group.
+        """Yield why a pod cannot have the card's whole IOMMU group by this card.
 
         No driver of the kernel may have a part of the group (Documentation/driver-api/vfio.rst),
         and one program at a time opens it, with all of its functions (vfio_group_fops_open,
@@ -182,15 +183,16 @@ class _Members:
 
 
 def _keeps(driver: str | None) -> bool:
-    """Decide whether a driver keeps its IOMMU group from programs: it uses DMA in the kernel.
+    """Decide whether a driver blocks user space from its IOMMU group, as it uses DMA in the kernel.
 
-    The others say driver_managed_dma (drivers/pci/pci-stub.c, drivers/pci/pcie/portdrv.c).
+    Others are vfio drivers or set driver_managed_dma (drivers/pci/pci-stub.c,
+    drivers/pci/pcie/portdrv.c).
     """
     return driver is not None and driver not in ("pci-stub", "pcieport") and not is_vfio(driver)
 
 
 def _above(card: Card) -> PciAddress | None:
-    """Return the physical function that the card is a part of; None when it is the whole."""
+    """Return the physical function of a virtual or sub-function; None for a physical card."""
     seat = card.seat
     if seat is None or seat.physical_function:
         return seat.physical_function if seat else None
@@ -214,7 +216,7 @@ def hidden(spec: PoolSpec) -> Iterator[str]:
 def _elsewhere(
     spec: PoolSpec, card: Card, held: Holders, kept: Sequence[PoolSpec]
 ) -> Iterator[str]:
-    """Yield who holds the card by an earlier resource, where one of the two owns its cards."""
+    """Yield who holds the card by an earlier spec, if either spec owns its cards exclusively."""
     for before in kept:
         pods = held.get(before.resource, {}).get(card.id, ())
         if pods and (terms(before).owns or terms(spec).owns):
@@ -250,13 +252,13 @@ class NodeFacts(Frozen):
 
     @property
     def placed(self) -> Held:
-        """Return by resource the cards that belong to it whatever else can be seen of them."""
+        """Return by resource the cards that stay in its pool even if they cannot be seen now."""
         resources = {*self.held, *self.stays}
         return {name: {*self.held.get(name, ()), *self.stays.get(name, ())} for name in resources}
 
 
 class NodeVerdict(Frozen):
-    """The judgement on a node; the last five fields are sentences."""
+    """The judgement on a node: its cards, pools and clashes, with sentences about what is wrong."""
 
     cards: tuple[Card, ...]  # with what is wrong for the pool that has each, before it is damped
     pools: tuple[Pool, ...]
@@ -297,7 +299,7 @@ def evaluate(
 
 
 def why_left(facts: NodeFacts, gone: Collection[CardId]) -> Mapping[CardId, str]:
-    """Return why cards that left all pools and are on the node belong to none."""
+    """Return by card why it is in no pool, for cards in `gone` that the node still has."""
     functions, left = _functions(facts.survey), [c for c in facts.cards if c.id in gone]
     reasons = {card.id: [why_not(spec, card, functions) for spec in facts.specs] for card in left}
     none = "no pool is configured"
@@ -314,7 +316,7 @@ def node_cards(survey: Survey) -> tuple[Card, ...]:
 
 
 def _seen(card: Card, facts: NodeFacts) -> Card:
-    """Return the card with what the node shows of it now: inside a pod, gone, to be removed."""
+    """Return the card with a reason if it is inside a pod, gone, or to be removed."""
     if inside := facts.inside.get(card.id):
         card = absence.inside_pod(card, *inside)
     card = _gone(card, facts)
@@ -322,7 +324,7 @@ def _seen(card: Card, facts: NodeFacts) -> Card:
 
 
 def _gone(card: Card, facts: NodeFacts) -> Card:
-    """Return the card with the reason of its absence first: what else is wrong with it follows.
+    """Return the card with the reason of its absence, if it is gone, before its other reasons.
 
     A function without a driver has its own reason for the missing RDMA device.
     """
@@ -336,7 +338,7 @@ def _gone(card: Card, facts: NodeFacts) -> Card:
 
 
 def _spared(facts: NodeFacts) -> Iterator[str]:
-    """Yield why cards that a pool means stay with the node."""
+    """Yield a sentence for each card that a pool selects but the node itself needs."""
     functions = _functions(facts.survey)
     for spec in facts.specs:
         for card in facts.cards:
@@ -347,10 +349,10 @@ def _spared(facts: NodeFacts) -> Iterator[str]:
 
 
 def _dynamic(facts: NodeFacts, pools: Sequence[Pool]) -> Iterator[str]:
-    """Yield which pools have free cards whose address ends by itself, with one card of each.
+    """Yield a sentence for each pool with free cards whose IP address has a lease that expires.
 
-    Such addresses come from a program of the node that has taken a card over. It will configure the
-    card again whenever it comes back from a pod, and renews nothing while it is there.
+    Such addresses come from a program of the node that configures the card. It will do so again
+    whenever the card comes back from a pod, but renews nothing while it is there.
     """
     holders = set().union(*facts.held.values())
     for pool in filter(lambda pool: moves(pool.spec), pools):
@@ -365,6 +367,6 @@ def _dynamic(facts: NodeFacts, pools: Sequence[Pool]) -> Iterator[str]:
 
 
 def _added(before: Sequence[Card], after: Sequence[Card]) -> Iterator[str]:
-    """Yield the reasons that were added to cards, with their names."""
+    """Yield the reasons that `after` has beyond `before`, each with its card's name."""
     for was, card in zip(before, after, strict=True):
         yield from (f"{card.name}: {reason}" for reason in card.reasons[len(was.reasons) :])

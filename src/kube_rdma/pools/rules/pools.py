@@ -45,16 +45,14 @@ class Clash(Frozen):
 def resolve(
     specs: Sequence[model.PoolSpec], node: Sequence[Card], survey: Survey, held: Held | None = None
 ) -> tuple[tuple[model.Pool, ...], tuple[Clash, ...]]:
-    """Return the pool of each spec, in their order, and the cards that several specs mean.
+    """Return the pool of each spec, in their order, and the cards that several specs select.
 
-    A card that two specs mean belongs to both, or to the first alone when a mode of them owns its
-    cards. `held` says by resource which cards pods hold. Such a card stays in its pool, whatever
-    else means it, as long as its function is there: inside a pod its interface and devices cannot
-    be seen from here.
-
-    A card whose port is down belongs to its pool too: a port recovers. In a pool whose shares stand
-    for the pool a share is healthy as long as one card is usable. Without any card there are no
-    shares, as with the plugin of v0.1.0: zero tells more than a thousand that are unhealthy.
+    A card that two specs select belongs to both, or to the first alone if the mode of either owns
+    its cards. `held` says by resource which cards pods hold. Such a card stays in its pool as long
+    as its function is there, for its devices in a pod are invisible here. A card whose port is down
+    stays in its pool too: a port recovers. If shares stand for the whole pool, each is healthy
+    while one card is usable. A pool without cards has no shares: zero tells more than a thousand
+    unhealthy ones.
     """
     functions: Functions = {card.function.seat.pci: card.function for card in node if card.function}
     cards: list[list[Card]] = [[] for _ in specs]
@@ -79,7 +77,7 @@ def resolve(
 def owners(
     specs: Sequence[model.PoolSpec], node: Sequence[Card], held: Held | None = None
 ) -> dict[CardId, model.PoolSpec]:
-    """Return by card the spec that has it, alone or before others; leave out cards in no pool."""
+    """Return by card the spec that has it, or the first of several; skip cards in no pool."""
     functions: Functions = {card.function.seat.pci: card.function for card in node if card.function}
     by_card = ((card.id, _candidates(card, specs, functions, held or {})) for card in node)
     return {name: specs[candidates[0]] for name, candidates in by_card if candidates}
@@ -120,7 +118,7 @@ def offer(pool: model.Pool) -> model.Offer:
 
 
 def shares_of(spec: model.PoolSpec, cards: Sequence[Card]) -> Iterator[model.Share]:
-    """Yield the shares of a pool of these cards, card by card."""
+    """Yield the shares that a pool of these cards offers, card by card."""
     row = terms(spec)
     if row.bind is model.Bind.POOL:
         healthy = any(card.usable for card in cards)
@@ -183,7 +181,7 @@ def warnings(specs: Sequence[model.PoolSpec]) -> tuple[str, ...]:
 
 
 def _beside(spec: model.PoolSpec, before: Sequence[model.PoolSpec]) -> Iterator[Refused]:
-    """Yield what keeps `spec` from standing beside those before it."""
+    """Yield refusals of `spec` beside earlier ones: same resource, or cards owned by one."""
     if twin := next((first for first in before if first.resource == spec.resource), None):
         problem = f"the resource {spec.resource} is given twice"
         remedy = f"Rename one, the first is {twin.source}"
@@ -199,12 +197,12 @@ def _beside(spec: model.PoolSpec, before: Sequence[model.PoolSpec]) -> Iterator[
 
 
 def _owner(first: model.PoolSpec, second: model.PoolSpec) -> str | None:
-    """Return the mode that has its cards for itself, when one of the two has one."""
+    """Return which mode of the two specs needs its cards exclusively, None if neither does."""
     return next((spec.mode for spec in (first, second) if MODES[spec.mode].owns), None)
 
 
 def _common(first: model.PoolSpec, second: model.PoolSpec) -> str | None:
-    """Name cards that both pools mean wherever one does; None when that is not certain."""
+    """Name cards that both specs select wherever one does; None when that is not certain."""
     if not first.selectors and not second.selectors:
         return "every card"
     pairs = ((one, other) for one in first.selectors for other in second.selectors)
@@ -212,7 +210,7 @@ def _common(first: model.PoolSpec, second: model.PoolSpec) -> str | None:
 
 
 def meeting(first: model.Selector, second: model.Selector) -> str | None:
-    """Name what both selectors name, when nothing else that they demand keeps them apart."""
+    """Name a card or range that both selectors list, unless their other fields keep them apart."""
     named: dict[str, str] = {}
     for name in _NAMING:
         others = getattr(second, name)
@@ -229,7 +227,7 @@ def meeting(first: model.Selector, second: model.Selector) -> str | None:
 
 
 def _within(narrow: model.Selector, wide: model.Selector, name: str) -> bool:
-    """Decide whether `narrow` demands, besides `name`, everything that `wide` does."""
+    """Decide whether selector `narrow` demands all that `wide` does, apart from field `name`."""
     for field in (*_NAMING, *_RANGES, *_NARROWING):
         wanted = set(getattr(wide, field))
         if field != name and wanted and not set(getattr(narrow, field) or ("",)) <= wanted:
@@ -240,7 +238,7 @@ def _within(narrow: model.Selector, wide: model.Selector, name: str) -> bool:
 def _crossing(
     first: Sequence[model.FunctionRange], second: Sequence[model.FunctionRange]
 ) -> str | None:
-    """Return functions that both have: ens2f0#4-7, or ens2f0 where both mean all of them."""
+    """Return functions in both ranges: ens2f0#4-7, or ens2f0 if both mean all; else None."""
     for one, other in ((a, b) for a in first for b in second if a.parent == b.parent):
         if not one.indexes or not other.indexes:
             return str(one if one.indexes else other)

@@ -69,7 +69,7 @@ def prefer(
 
 
 def _key(policy: Preference, rail: _Rail, given: int) -> tuple[int, ...]:
-    """Return the sort key of a rail that gives `given` shares beside those the container has."""
+    """Return the key that sorts rails by a policy; `given` counts shares chosen so far."""
     took = rail.took + given
     load = rail.used + took
     if policy is Preference.PACK:
@@ -109,7 +109,7 @@ def _rails(
 def _in_order(
     shares: Sequence[Share], load: Mapping[CardId | None, int], *, packs: bool
 ) -> tuple[ShareId, ...]:
-    """Return the free shares of one rail: card after card, or from each card in turn."""
+    """Return the free shares of one rail in order: card after card, or from each card in turn."""
     turn: Counter[CardId | None] = Counter()
     keyed = []
     for share in shares:
@@ -119,7 +119,7 @@ def _in_order(
 
 
 def _check(pool: Pool, free: Collection[ShareId], held: Sequence[ShareId], size: int) -> None:
-    """Refuse a question without an answer."""
+    """Raise Refused for a request that no choice of shares can meet."""
     strange = [name for name in held if name not in free]
     if strange:
         problem = f"{listed(strange)} must be given but is not among the {len(free)} available"

@@ -37,7 +37,7 @@ def recorded(
     idle: bool,
     boot: str = "",
 ) -> RailRecord:
-    """Return the record from now on.
+    """Return the record of rails after this look at the node.
 
     `offered` are the cards of all pools, `node` all that the node has, `listed` what the policy
     lists. `idle`: it is certain that no pod holds a card. `boot` identifies this start of the
@@ -115,7 +115,7 @@ def without_cards(record: RailRecord, node: Iterable[Card]) -> str | None:
 
 
 def _guids(node: Iterable[Card]) -> Mapping[CardId, str]:
-    """Return by address the node GUID of physical functions, without those that several have."""
+    """Return by address the node GUID of physical functions, without GUIDs that several share."""
     guids = {
         card.id: guid
         for card in node
@@ -147,21 +147,21 @@ def _recognized(before: RailRecord, guids: Mapping[CardId, str]) -> dict[CardId,
 
 
 def _name(address: CardId, before: RailRecord, guids: Mapping[CardId, str]) -> CardId:
-    """Return the name of a new card: its address, unless another is called by it."""
+    """Return the record's name for a new card: its address, with a suffix if that name is taken."""
     if address not in before.functions:
         return address
     return CardId(f"{address}#{guids.get(address, len(before.functions))}")
 
 
 def _moved(at: Mapping[CardId, CardId]) -> tuple[tuple[CardId, CardId], ...]:
-    """Return address and name of the cards that are not at the address of their name."""
+    """Return address and name of each card whose name is the address of another place."""
     return tuple(sorted((address, name) for address, name in at.items() if address != name))
 
 
 def _since_boot(
     record: RailRecord, here: Collection[CardId | None], new: Sequence[CardId], boot: str
 ) -> RailRecord:
-    """Return the record with the cards not seen since the node's start, and those new since."""
+    """Return the record with the cards missing and the cards added since the node's last boot."""
     waiting, came = record.waiting, record.came
     if boot and boot != record.boot:
         before = (name for name in record.functions if name not in new)
@@ -172,9 +172,9 @@ def _since_boot(
 
 
 def _replaced(record: RailRecord, new: Sequence[CardId], *, idle: bool) -> RailRecord:
-    """Return the record with new cards in the places of as many that are gone since boot.
+    """Return the record with added cards in the places of missing ones, if their counts are equal.
 
-    Numbers that pods may have addresses by are left alone.
+    Without `idle` nothing changes that would renumber cards which pods may use.
     """
     if not record.waiting or len(record.waiting) != len(record.came):
         return record
@@ -200,7 +200,7 @@ def _replaced(record: RailRecord, new: Sequence[CardId], *, idle: bool) -> RailR
 
 
 def _names(node: Iterable[Card]) -> Iterable[tuple[str, CardId]]:
-    """Yield the interfaces of physical cards."""
+    """Yield the interface names of physical cards, each with its card."""
     for card in node:
         if card.function and card.function.seat.physical_function is None:
             yield from ((netdev.name, physical(card)) for netdev in card.function.netdevs)

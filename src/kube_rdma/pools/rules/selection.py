@@ -55,20 +55,20 @@ def card_id(device: Device) -> CardId:
 
 
 def of_a_pod(device: Device) -> bool:
-    """Decide whether a soft device was made inside a pod: one node shows those of all namespaces.
+    """Decide whether a soft device belongs to a pod, since the node lists those of all namespaces.
 
-    Its interface is nowhere to be seen from here; where an interface ends, so does its device.
+    The interface of such a device is invisible on the node; a device without one would not exist.
     """
     return device.is_soft and not any(port.netdev for port in device.ports)
 
 
 def is_vital(card: Card) -> bool:
-    """Decide whether the node itself is, or may be, reached through this card."""
+    """Decide whether the node itself may be reached through this card."""
     return any(netdev.vital for netdev in _netdevs(card.function))
 
 
 def interfaces(card: Card, functions: Iterable[Function]) -> tuple[Netdev, ...]:
-    """Return every interface that goes where the card goes; `functions` are all of the node.
+    """Return every interface that moves with the card; `functions` are all of the node.
 
     These are its own, and those of its RDMA ports: of eRDMA they are another function's, which has
     the same MAC (erdma_enum_and_get_netdev, drivers/infiniband/hw/erdma/erdma_main.c).
@@ -102,7 +102,7 @@ def _card(
 
 
 def _bare_reasons(function: Function, functions: Mapping[CardId, Function]) -> Iterator[str]:
-    """Yield the reasons against a function that shows no RDMA device."""
+    """Yield the reasons why a function without an RDMA device cannot be used."""
     if function.driver is None:
         yield "no driver is bound to it: load its module, dmesg may say why it did not bind"
     above = functions.get(CardId(function.seat.physical_function or function.seat.pci))
@@ -148,10 +148,10 @@ def why_not(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
 
 
 def spared(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
-    """Return why a card that the pool means stays with the node; None for any other card.
+    """Return why a selected card is kept for the node; None if it is not selected or not kept.
 
-    Nothing is said of the fast path of a virtual machine, which every such node has, nor of virtual
-    functions: they are many, and seldom meant one by one.
+    Nothing is said of a virtual machine's fast path, which every such node has, nor of virtual
+    functions: they are many, and seldom selected one by one.
     """
     if not card.devices or _part(card) or _untakable(terms(spec).takes, spec, card):
         return None
@@ -163,7 +163,7 @@ def spared(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
 def left_out(
     pools: Sequence[Pool], node: Sequence[Card], functions: Functions
 ) -> dict[CardId, str]:
-    """Return cards in no pool, with the name in a selector that is probably meant to be theirs.
+    """Return cards in no pool, each with the name that a selector probably has wrong for it.
 
     Cards are left out on purpose too, such as those of storage, and a selector may name the cards
     of several kinds of nodes. So a card counts if one of its model is in the pool, and names that
@@ -200,12 +200,12 @@ def _model(card: Card) -> tuple[int, int] | None:
 
 
 def _accelerating(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
-    """Return why a card is not for pods; a selector that names it has the last word."""
+    """Return why pods do not get an accelerating card; None if not so, or if selected by name."""
     return None if _is_named(spec, card, functions) else accelerates(card, functions)
 
 
 def accelerates(card: Card, functions: Functions) -> str | None:
-    """Return why an RDMA device is not for pods: it carries a virtual machine's own traffic."""
+    """Return why a card accelerates a virtual machine's own interface; None if it does not."""
     netdevs = interfaces(card, functions.values())
     masters = [netdev.master for netdev in netdevs if netdev.fast_path]
     names = [device.name for device in card.devices if _ACCELERATED.fullmatch(device.name)]
@@ -219,11 +219,11 @@ def accelerates(card: Card, functions: Functions) -> str | None:
 
 
 def _needed(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
-    """Return why the node cannot do without `card`, where the mode would move it into a pod.
+    """Return why the node needs `card`, if the spec's mode would move it into a pod; else None.
 
-    What a selector names, people have looked at: only what would cut the node off or take a bond
-    apart is left out of it. An address with its own routes is no use by itself, for the cards of
-    a fabric have one each on the node (docs/decisions/0024); that of the Node object is one.
+    A card that is named by itself is kept only if its loss would cut the node off or break a bond.
+    An address with its own routes is no such need, for the cards of a fabric have one each on the
+    node (docs/decisions/0024); that of the Node object is one.
     """
     if not moves(spec):
         return None
@@ -242,12 +242,12 @@ def _needed(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
 
 
 def moves(spec: PoolSpec) -> bool:
-    """Decide whether a card goes into the pod, with its interfaces."""
+    """Decide whether the spec's mode moves a card with its interfaces into the pod."""
     return terms(spec).takes in _MOVING
 
 
 def asked_uses(specs: Sequence[PoolSpec]) -> bool:
-    """Decide whether the node's use of its interfaces matters: a pod would take them away."""
+    """Decide whether any spec moves cards into pods, so that the node's use of them matters."""
     return any(map(moves, specs))
 
 
@@ -263,7 +263,7 @@ def _names(selector: Selector) -> bool:
 
 
 def _used(netdev: Netdev) -> str | None:
-    """Return what the node would lose with an interface, and how to give it away nevertheless."""
+    """Return what the node uses an interface for, and how to allow its loss; None if nothing."""
     use = netdev.use
     if use is None:
         return None
@@ -277,7 +277,7 @@ def _used(netdev: Netdev) -> str | None:
 
 
 def _untakable(takes: Takes, spec: PoolSpec, card: Card) -> str | None:
-    """Return why the mode cannot take `card`, whatever the node does with it."""
+    """Return why a mode cannot take `card`, whatever its use by the node; None if it can."""
     if takes is Takes.FUNCTION:
         if card.function is None:
             asked = any(selector.auxiliary_types for selector in spec.selectors)
@@ -297,14 +297,14 @@ def _untakable(takes: Takes, spec: PoolSpec, card: Card) -> str | None:
 
 
 def _part(card: Card) -> str | None:
-    """Return the kind of part that this card is of a physical one; None when it is the whole."""
+    """Return "a virtual function" or "a sub-function"; None if the card is a whole physical one."""
     if card.function is not None and card.function.seat.physical_function is not None:
         return "a virtual function"
     return "a sub-function" if any(device.auxiliary for device in card.devices) else None
 
 
 def unmet(selector: Selector, card: Card, functions: Functions) -> str | None:
-    """Return the first field of `selector` that does not hold, as a sentence about the card."""
+    """Say which field of `selector` the card does not meet first; None if it meets all."""
     base = card.function or (functions.get(card.pci) if card.pci else None)
     for field in _FIELDS:
         choice, facts = field.choice(selector), list(dict.fromkeys(field.facts(card, base)))
@@ -372,9 +372,9 @@ def _key(pkey: int) -> str:
 
 
 class _Field(NamedTuple):
-    """One field of a selector: what it demands, and what a card has of it.
+    """One field of a selector: its name in messages, the values it demands, and the card's values.
 
-    `facts` takes the card and the function that it is, or that a sub-function lies on.
+    `facts` takes the card and its PCI function, which for a sub-function is the one it lies on.
     """
 
     word: str

@@ -28,14 +28,14 @@ _MODES: Collection[str] = frozenset(Mode)
 
 
 class PendingPool(Frozen):
-    """A spec that waits until something has happened; `now` None: its resource is not offered."""
+    """A pool's spec that waits; `now` is in force meanwhile, None if nothing is offered."""
 
     now: PoolSpec | None
     wanted: PoolSpec
     until: str
 
     def __str__(self) -> str:
-        """Return one sentence for the log and the node's event."""
+        """Return a sentence that says why the pool waits, for the log and the node's event."""
         name, source = self.wanted.resource, self.wanted.source
         if self.now is None:
             mode = f"mode {self.wanted.mode} ({source})"
@@ -45,19 +45,19 @@ class PendingPool(Frozen):
 
 
 class ModeChange(Frozen):
-    """A change of mode that is made now."""
+    """The replacement of a pool's spec by one of another mode, which takes effect at once."""
 
     before: PoolSpec
     now: PoolSpec
 
     def __str__(self) -> str:
-        """Return one sentence for the log and the node's event."""
+        """Return a sentence with both modes of the pool, for the log and the node's event."""
         before, after = _told_apart(self.before, self.now)
         return f"{self.now.resource} is in {after} ({self.now.source}) now, it was in {before}"
 
 
 class StagedPools(Frozen):
-    """The specs in force now, those that wait, and the changes that were just made."""
+    """The pool specs in force, those that wait, and those that were just replaced."""
 
     specs: tuple[PoolSpec, ...]
     pending: tuple[PendingPool, ...] = ()
@@ -66,7 +66,7 @@ class StagedPools(Frozen):
 
     @property
     def remembered(self) -> tuple[PoolSpec, ...]:
-        """Return what to hand in the next time, and to remember."""
+        """Return the specs to record and to pass as `now` to the next call of `stage`."""
         return (*self.specs, *self.kept)
 
 
@@ -77,11 +77,10 @@ def stage(
     *,
     durable: bool = True,
 ) -> StagedPools:
-    """Return the specs to meet, `now` being those that the last call returned.
+    """Return the specs to put in force; `now` are the specs that the last call returned.
 
-    `holdings` says who holds shares, None that nobody can tell. While a change of mode waits,
-    everything else that was wanted is met already. Not `durable`: a change could not be remembered,
-    so none is made.
+    `holdings` says who holds shares, None if unknown. While a change of mode waits, all other
+    changes take effect. If not `durable`, no mode is changed, for the change could not be recorded.
     """
     previous = {spec.resource: spec for spec in now}
     users = {} if holdings is None else holders(holdings)
@@ -121,7 +120,7 @@ def stage(
 def _strange(
     previous: Collection[str], wanted: Sequence[PoolSpec], holdings: Sequence[Holding]
 ) -> dict[str, str]:
-    """Return by resource of which nothing is remembered what it waits for."""
+    """Return by new resource why it waits: pods hold shares that its spec would not give."""
     new = {spec.resource: spec for spec in wanted if spec.resource not in previous}
     pods: dict[str, list[str]] = {}
     for held in holdings:
@@ -136,13 +135,13 @@ def _ended(pods: Sequence[str]) -> str:
 
 
 def _meaning(spec: PoolSpec) -> tuple[Mode, Bind, Attach]:
-    """Return what a share of the spec means to the pod that holds it."""
+    """Return the mode, binding and attachment, by which pods see a share of the spec."""
     row = terms(spec)
     return spec.mode, row.bind, row.attach
 
 
 def _told_apart(old: PoolSpec, new: PoolSpec) -> tuple[str, str]:
-    """Name two specs that mean different things: by mode, else by what differs."""
+    """Describe two specs of different meaning: by mode, or by what differs in one mode."""
     if old.mode != new.mode:
         return f"mode {old.mode}", f"mode {new.mode}"
     first, second = terms(old), terms(new)
@@ -152,10 +151,10 @@ def _told_apart(old: PoolSpec, new: PoolSpec) -> tuple[str, str]:
 
 
 def _fits(spec: PoolSpec, share: ShareId) -> bool:
-    """Decide whether a share of this spec could be called so, whatever its cards and count.
+    """Decide whether a share of this spec could have this id, whatever its cards and count.
 
-    An id that is not kube-rdma's is another device plugin's, whose pods opened devices of the node:
-    that is in the way of a mode which has its cards alone.
+    An id of another form comes from another device plugin, whose pods opened devices of the node.
+    That excludes a mode that needs its cards exclusively.
     """
     row = terms(spec)
     head, _, slot = share.rpartition("-")
