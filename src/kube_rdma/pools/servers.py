@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 def log_card(change: HealthChange, name: str, *, seen_before: bool, present: bool) -> None:
-    """Log the health of a card, `seen_before` or not, and `present` on the node or not."""
+    """Log a change of a card's health; `present` says whether the card is on the node."""
     if change.healthy:
         log.info("card healthy again" if seen_before else "card appeared", card=name)
     else:
@@ -39,7 +39,7 @@ def log_card(change: HealthChange, name: str, *, seen_before: bool, present: boo
 def log_cards(
     before: Mapping[CardId, str], after: Mapping[CardId, str], reported: Collection[CardId]
 ) -> None:
-    """Log cards that joined or left all pools in good health, such as a removed soft device."""
+    """Log cards that joined or left all pools, such as soft devices, unless already `reported`."""
     for card in sorted(after.keys() - before.keys() - set(reported)):
         log.info("card appeared", card=after[card])
     for card in sorted(before.keys() - after.keys() - set(reported)):
@@ -47,7 +47,7 @@ def log_cards(
 
 
 def log_faults(before: Survey | None, after: Survey) -> None:
-    """Log what could not be read this time and could be the last time."""
+    """Log each path that this survey could not read and the one before it could."""
     for fault in after.faults:
         if before is None or fault not in before.faults:
             log.warning("node state not readable", what=fault.path, why=fault.reason)
@@ -73,7 +73,7 @@ class _Server(Struct):
 
 
 class ResourceServers:
-    """The servers of the device plugin's resources."""
+    """The servers of the device plugin, one for each resource that the node offers."""
 
     def __init__(self, tasks: asyncio.TaskGroup, serve: Serve) -> None:
         self._tasks = tasks  # in which the servers run
@@ -117,10 +117,10 @@ class ResourceServers:
                 yield f"{resource} is not registered with the kubelet."
 
     def tell_again(self, resource: str) -> None:
-        """Send the list of a resource once more: the kubelet has another one."""
+        """Send a resource's device list again, because the kubelet has another one."""
         server = self._servers[resource]
         server.plugin.publish(server.plugin.offer, again=True)
 
     def register_again(self, resource: str) -> None:
-        """Register one resource with the kubelet again: sending the list has not helped."""
+        """Register a resource with the kubelet again, where sending its list did not help."""
         self._servers[resource].plugin.register_again()

@@ -55,7 +55,7 @@ class PoollessCard(Frozen):
 
 
 class NodePools(Frozen):
-    """The pools of a configuration on one node."""
+    """The result of resolving a configuration's pools on one node."""
 
     pools: tuple[model.Pool, ...]
     clashes: tuple[str, ...] = ()  # about cards that two pools mean and only one can have
@@ -69,9 +69,9 @@ def specs_page(
     warnings: Sequence[str] = (),
     node: NodePools | None = None,
 ) -> Page:
-    """Return what is wrong, then the pools as they are written, each with the cards it means.
+    """Return the page of pool specs: warnings first, then each pool with the cards it selects.
 
-    `specs` leave nothing unsaid; `takes` says which cards a mode takes without selectors.
+    `specs` have all defaults filled in; `takes` says which cards a mode takes without selectors.
     """
     rows = []
     for spec in specs:
@@ -89,7 +89,7 @@ def specs_page(
 
 
 def functions_page(specs: Sequence[model.FunctionsSpec]) -> Page:
-    """Return how many virtual functions which cards are to have; nothing if none is asked for."""
+    """Return the table of wanted virtual functions by their cards; empty without specs."""
     rows = []
     for spec in specs:
         drivers, forced = ("yes" if flag else "no" for flag in (spec.autoprobe, spec.force))
@@ -100,7 +100,7 @@ def functions_page(specs: Sequence[model.FunctionsSpec]) -> Page:
 
 
 def node_page(node: NodePools, title: str) -> Page:
-    """Return the cards of each pool, and why the others are in none."""
+    """Return the page with each pool's cards, and with the reasons why others have no pool."""
     table = PageTable(
         _CARD,
         tuple(map(_pool_row, node.pools)),
@@ -116,7 +116,7 @@ def node_page(node: NodePools, title: str) -> Page:
 
 
 def formats_page(rows: Sequence[tuple[str, str, str]]) -> Page:
-    """Return the formats of a configuration: name, key by which it is known, and whose it is."""
+    """Return the table of configuration formats: name, identifying field and author."""
     listed = tuple(map(PageRow, rows))
     return ((PageTable(("",) * 3, listed, columns=_FORMATS, headless=True, ranked=True),),)
 
@@ -158,7 +158,7 @@ def pools_document(
 
 
 def _besides(spec: model.PoolSpec) -> Iterator[str]:
-    """Yield what else is special about a pool."""
+    """Yield sentences about a pool's settings that the table has no column for."""
     if spec.variables is model.Variables.PCIDEVICE:
         yield "containers get the PCIDEVICE variables of the SR-IOV network device plugin"
         if spec.extra_info:  # no other variable has it
@@ -184,7 +184,7 @@ def _besides(spec: model.PoolSpec) -> Iterator[str]:
 
 
 def _fabric(fabric: FabricProfile) -> Iterator[str]:
-    """Yield traffic class 106, timeout 22, NCCL_IB_AR_THRESHOLD=0."""
+    """Yield the settings as text, such as ``timeout 22`` or ``NCCL_IB_AR_THRESHOLD=0``."""
     named = {name: getattr(fabric, name) for name in fabric.__struct_fields__}
     variables = named.pop("variables")
     yield from (f"{n.replace('_', ' ')} {v}" for n, v in named.items() if v is not None)
@@ -192,13 +192,13 @@ def _fabric(fabric: FabricProfile) -> Iterator[str]:
 
 
 def _limits(limits: model.RdmaLimits) -> str:
-    """Return 2 handles and 20000 objects."""
+    """Return the limits as text, such as ``2 handles and 20000 objects``."""
     counts = ((limits.handles, "handle"), (limits.objects, "object"))
     return " and ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts if n is not None)
 
 
 def _selector(selector: model.Selector) -> str:
-    """Return vendor 15b3, interface ens2f0 or ens2f1."""
+    """Return a selector as text, such as ``vendor 15b3, interface ens2f0 or ens2f1``."""
     parts = [
         f"{word} {' or '.join(map(str, choice))}"
         for word, field in _FIELDS
@@ -212,7 +212,7 @@ def _selector(selector: model.Selector) -> str:
 
 
 def _cards(pool: model.Pool) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each card; shares that stand for the pool are counted in the first."""
+    """Yield a table row for each card; shares of the whole pool are counted in its first row."""
     resource, whole = pool.spec.resource, sum(share.card is None for share in pool.shares)
     for card in pool.cards:
         own = sum(share.card == card.id for share in pool.shares)
@@ -236,7 +236,7 @@ def _pool_row(pool: model.Pool) -> PageRow:
 
 
 def _poolless(left_out: Sequence[PoollessCard]) -> Iterator[Part]:
-    """Yield cards that are in no pool, and why; a reason that holds for all pools is said once."""
+    """Yield the cards in no pool with their reasons; one that all pools share is given once."""
     if left_out:
         yield Line("In no pool:")
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -260,7 +260,7 @@ def _marked(mark: str, sentences: Sequence[str], state: PageState) -> Block:
 
 
 def _selector_document(selector: model.Selector) -> dict[str, Any]:
-    """Return the fields that are given; ranges of virtual functions are texts."""
+    """Return the selector's set fields as JSON values, its ranges of functions as text."""
     given = [field for _, field in _FIELDS if getattr(selector, field)]
     if selector.rdma is not None:
         given.append("rdma")

@@ -41,7 +41,7 @@ NODE_POLICY_STATUS = NODE_POLICY.read_as(NODE_POLICY.spec, _STATUS)
 
 
 class SeenPolicy(Frozen):
-    """A NodePolicy as read, or why it is refused, with the status that it has."""
+    """A NodePolicy as stored: its policy or the reason for its refusal, and its status."""
 
     name: str
     version: str
@@ -52,7 +52,7 @@ class SeenPolicy(Frozen):
 
 
 def seen_policy(stored: Stored[bytes, NodePolicyStatus]) -> SeenPolicy:
-    """Return a stored policy, decoded, or with the reason why it is refused."""
+    """Decode a stored NodePolicy; one that is refused gets the reason instead of a policy."""
     policy, refusal = None, ""
     try:
         policy = policy_of(stored)
@@ -65,7 +65,7 @@ def seen_policy(stored: Stored[bytes, NodePolicyStatus]) -> SeenPolicy:
 
 
 async def write_status(cluster: Cluster, seen: SeenPolicy, status: NodePolicyStatus) -> None:
-    """Write the status of the policy that was seen; raise Conflict when it has changed since."""
+    """Write the status of the policy that was read; raise Conflict if it has changed since."""
     await cluster.apply_status(
         NODE_POLICY_STATUS, seen.name, "", status, force=True, version=seen.version
     )
@@ -132,7 +132,7 @@ async def pods_of(cluster: Cluster, workload: model.Workload) -> tuple[model.Pro
 
 
 async def reports(cluster: Cluster) -> Mapping[str, model.NodeReport]:
-    """Return the reports of all nodes; one that is not understood counts as none."""
+    """Return the NodeReports by node, without unreadable ones."""
     seen = await cluster.see(NODE_REPORT)
     return {each.name: each.status for each in seen.objects if each.status}
 
@@ -153,20 +153,20 @@ async def pools(cluster: Cluster) -> tuple[model.AddressPool, ...]:
 
 
 async def definitions(cluster: Cluster) -> tuple[Network, ...]:
-    """Return the NetworkAttachmentDefinitions that can be attached."""
+    """Return the NetworkAttachmentDefinitions that pods can use."""
     return tuple(filter(None, map(network_of, await cluster.list(DEFINITION))))
 
 
 async def waiting(cluster: Cluster) -> tuple[model.WaitingPod, ...]:
-    """Return the pods that have not started."""
+    """Return the pods in phase Pending."""
     pending = Where(fields="status.phase=Pending")
     return tuple(map(_waiting, await cluster.list(pod.FULL_POD, pending)))
 
 
 async def events(cluster: Cluster) -> tuple[model.ClusterEvent, ...]:
-    """Return the Events of scheduler, kubelets and agents about pods and nodes of the last hour.
+    """Return last hour's Events of scheduler, kubelets and agents about pods and nodes.
 
-    They are read by what the server can choose, for a cluster may have tens of thousands.
+    Field selectors let the API server filter them, for a cluster may have tens of thousands.
     """
     some = [await events_of(cluster, choice) for choice in _EVENTS]
     return tuple(event for events in some for event in events)
@@ -175,7 +175,7 @@ async def events(cluster: Cluster) -> tuple[model.ClusterEvent, ...]:
 async def events_of(
     cluster: Cluster, choice: str, namespace: str = "", most: int = 0
 ) -> tuple[model.ClusterEvent, ...]:
-    """Return the Events of a field selector, `most` of them if that is more than 0."""
+    """Return the Events that a field selector chooses, at most `most` unless that is 0."""
     query = (("fieldSelector", choice), *((("limit", str(most)),) if most else ()))
     request = wire.ApiRequest("list", "", "v1", "events", namespace, query=query)
     documents = wire.page(await cluster.write(request)).items
@@ -183,9 +183,9 @@ async def events_of(
 
 
 async def guarded(cluster: Cluster, namespaces: Iterable[str]) -> bool:
-    """Decide whether the agents of all of these namespaces are held to their own nodes.
+    """Decide whether an admission policy keeps these namespaces' agents to their own nodes.
 
-    The name of a release may stand between that of its namespace and the policy's.
+    A binding's name may have a release's name between that of its namespace and the policy's.
     """
     names = [stored.name for stored in await cluster.list(BINDING)]
     bound = {name.partition(".")[0] for name in names if name.endswith(f".{GUARD}")}
@@ -249,7 +249,7 @@ def _program_pod(stored: pod.FullPod, title: str) -> model.ProgramPod:
 
 
 def _why(container: pod.ContainerStatus) -> str:
-    """Return what a container waits for, or why it ended."""
+    """Return why a container is not ready: what it waits for, or how it ended; "" if unknown."""
     if container.ready:
         return ""
     ends = (container.state.waiting, container.state.terminated, container.last_state.terminated)
@@ -278,7 +278,7 @@ def _policy(stored: Stored[None, NicClusterPolicyStatus]) -> model.PolicyState:
 
 
 def _is_ours(status: NicClusterPolicyStatus) -> bool:
-    """Decide whether kube-rdma's operator wrote it: NVIDIA's lacks peer memory since 23.7."""
+    """Decide whether kube-rdma's operator wrote a status, and not NVIDIA's, by its contents."""
     words = {each.reason for each in status.conditions if each.type == "Ready"}
     return bool(words & OWN_REASONS) or any(
         part.name == ComponentName.PEER_DRIVER for part in status.applied_states

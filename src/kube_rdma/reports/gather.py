@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 async def take(cluster: Cluster) -> ClusterFacts:
-    """Return all that can be read; raise Unavailable without an answer."""
+    """Return the cluster's facts that can be read; raise Unavailable if the server is silent."""
     reader = PartReader(hidden_by=(Refused,))
     missing: list[str] = []
 
@@ -79,7 +79,7 @@ WATCH_SECONDS = 5.0  # each look lists nodes and reports, of a large cluster som
 
 
 class ClusterLook(Frozen):
-    """One look at a cluster, with its judgement."""
+    """The facts about a cluster at one time, with their findings and the health that follows."""
 
     facts: ClusterFacts
     findings: tuple[Finding, ...]
@@ -88,7 +88,7 @@ class ClusterLook(Frozen):
 
     @classmethod
     def at(cls, facts: ClusterFacts, what: str = "all") -> ClusterLook:
-        """Return the look with its judgement; `what` is a word of --wait-for."""
+        """Return the facts with findings and health; `what` is a word of --wait-for."""
         wrong = findings(facts)
         return cls(facts, wrong, health(facts, wrong), health(facts, awaited(wrong, what)))
 
@@ -103,11 +103,11 @@ async def until_well(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> ClusterLook:
-    """Return the first look at which all is well, or the last one before the time is over.
+    """Look at the cluster until all is well or time is over; return the last look.
 
-    `what` is all that has to be well, a word of --wait-for. `progress` gets each new sentence of
-    what is waited for. `shown` gets each look with other facts, and none ends it then. Raise
-    Unavailable where the API server does not answer the last look.
+    `what` is all that has to be well, a word of --wait-for. `progress` gets each new sentence about
+    what is missing. With `shown`, which gets each look whose facts differ, only the time ends it.
+    Raise Unavailable if the API server does not answer the last look.
     """
     between = WATCH_SECONDS if shown else BETWEEN_SECONDS
     end, before, seen = clock() + seconds, "", ClusterFacts()

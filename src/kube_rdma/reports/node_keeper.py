@@ -38,19 +38,19 @@ log = structlog.get_logger()
 
 
 def pause(error: KubeError, failures: int) -> float:
-    """Return the seconds to wait before the next try, after an error and so many before it."""
+    """Return the seconds until the next write, after an error and `failures` earlier ones."""
     if isinstance(error, Refused):
         return spread(MISSING_SECONDS if isinstance(error, NotInstalled) else REFUSED_SECONDS)
     return full_jitter(failures)
 
 
 def spread(longest: float) -> float:
-    """Return between half of these seconds and all of them, so that nodes do not act at once."""
+    """Return a random time between half of `longest` and all of it, to spread nodes' requests."""
     return random.uniform(longest / 2, longest)  # noqa: S311
 
 
 class WritePace(Frozen):
-    """Seconds between the writes of a keeper."""
+    """The seconds that a NodeKeeper waits before, between and after its writes."""
 
     quiet: float = 0.0  # ends a burst of changes
     longest: float = 0.0  # ends an endless burst
@@ -59,13 +59,13 @@ class WritePace(Frozen):
     again: float = AGAIN_SECONDS  # at most after a refusal of what worked before
 
     def until_next(self, error: KubeError, failures: int = 0, *, worked: bool) -> float:
-        """Return the seconds before the next try; `worked` says whether one did."""
+        """Return the seconds until the next write; `worked` says whether one succeeded before."""
         soon = spread(self.again) if worked and isinstance(error, Refused) else inf
         return min(self.after(error, failures), soon)
 
 
 class NodeKeeper(ABC, Generic[T]):
-    """Keeps what one agent's node says; T is what it is to say."""
+    """Base of the agent's parts that each keep something written on the Node; T is its value."""
 
     part: ClassVar[str]
     """The name of this part of the agent in logs and metrics."""
@@ -84,26 +84,26 @@ class NodeKeeper(ABC, Generic[T]):
         self._absent = False  # nobody serves what is kept, or the right is missing
 
     def seen(self, node: NodeState) -> None:
-        """Take note of the Node object as it is now."""
+        """Store the latest version of the Node object."""
         self._node = node
         self._changes.touch()
 
     def look(self, look: AgentLook) -> None:
-        """Take note of what the agent's last look came to."""
+        """Store the value that the node should have after this look of the agent."""
         self.keep(self._wanted(look))
 
     def keep(self, wanted: T) -> None:
-        """Take note of what the node is to say."""
+        """Store the value that the node should have."""
         if not self._certain or wanted != self._last:
             self._last, self._certain = wanted, True
             self._changes.touch()
 
     def doubted(self) -> None:
-        """Take note that more is on its way: what the node says stands until the next look."""
+        """Stop writing until the agent's next look, because the wanted value is about to change."""
         self._certain = False
 
     async def run(self) -> None:
-        """Write whenever the node says something else, until cancelled."""
+        """Write whenever the node lacks the wanted value, until cancelled."""
         failures = 0
         while True:
             await self._changes.wait()
@@ -125,7 +125,7 @@ class NodeKeeper(ABC, Generic[T]):
             await asyncio.sleep(self._pace.spacing)
 
     async def _follow(self, node: str, watch: Watched, hear: Callable[[object], None]) -> None:
-        """Watch what is kept; begin again where its kind was not served, or a right was missing."""
+        """Pass on the events of a watch; restart it after the kind or the right was missing."""
         while True:
             try:
                 async with aclosing(watch()) as events:
@@ -137,22 +137,22 @@ class NodeKeeper(ABC, Generic[T]):
                 await asyncio.sleep(self._pace.until_next(error, worked=self._worked))
 
     async def _rest(self, seconds: float) -> None:
-        """Wait before the next try, at most until there is hope."""
+        """Wait these seconds before the next try, or less if an event makes success likely."""
         self._hope.clear()
         await has_happened(self._hope, seconds)
 
     def _tell(self, node: str, error: KubeError) -> None:
-        """Say once in the log why a write failed, while that stands."""
+        """Log why a write failed, once for as long as the reason stays the same."""
         self._notices.warn(log, self.failure, self.part, str(error), node=node)
 
     @abstractmethod
     def _wanted(self, look: AgentLook) -> T:
-        """Return what the node is to say after a look."""
+        """Return the value that the node should have after a look of the agent."""
 
     @abstractmethod
     def _agrees(self, node: NodeState, wanted: T) -> bool:
-        """Decide whether nothing has to be written."""
+        """Decide whether the node already has the wanted value."""
 
     @abstractmethod
     async def _write(self, node: NodeState, wanted: T) -> NodeState | None:
-        """Write what is wanted; return the node as it is then, None where the watch shows it."""
+        """Write the wanted value; return the changed node, or None if the watch will show it."""

@@ -67,7 +67,7 @@ class NodePolicyObject(NodePolicy):
 def node_policy_status(
     old: NodePolicyStatus | None, generation: int, rolled: PolicyRollup | str, now: str
 ) -> NodePolicyStatus:
-    """Return the status of a policy: its rollup, or why no agent understands it.
+    """Return the status of a policy from its rollup or from the reason why it is refused.
 
     `now` (RFC 3339) is the time of conditions that change.
     """
@@ -91,9 +91,9 @@ def node_policy_status(
 def _conditions(
     old: tuple[Condition, ...], refusal: str, rollup: PolicyRollup, now: str
 ) -> Iterator[Condition]:
-    """Yield Ready, and its two parts; an overruled policy is Ready, for people meant it so.
+    """Yield the conditions Ready, Accepted and Applied, and Stalled where only a new spec helps.
 
-    Stalled follows where only another spec helps.
+    A policy that others overrule on all nodes is Ready, for that is what users asked for.
     """
     taken = ("Refused", cut(refusal)) if refusal else ("Accepted", "it is understood")
     applied = _applied(refusal, rollup)

@@ -33,7 +33,7 @@ _SHORT = 80  # characters of a column of kubectl
 
 
 def report_status(old: NodeReportStatus | None, report: NodeReport, now: str) -> NodeReportStatus:
-    """Return a report as a status; `now` (RFC 3339) is the time of conditions that change."""
+    """Convert a report to a status; `now` (RFC 3339) is the time of conditions that change."""
     return NodeReportStatus(
         version=report.version,
         summary=_summary(report),
@@ -84,7 +84,7 @@ def _summary(report: NodeReport) -> ReportSummary:
 
 
 def _joined(words: Sequence[str]) -> str:
-    """Return all of the words if they fit, else as many as do and how many there are besides."""
+    """Join words into a text that fits a column; say how many words had to be left out."""
     for count in range(len(words), 0, -1):
         rest = len(words) - count
         text = ", ".join(words[:count]) + (f" and {rest} more" if rest else "")
@@ -94,7 +94,7 @@ def _joined(words: Sequence[str]) -> str:
 
 
 def _first(sentences: Sequence[str]) -> str:
-    """Return the first sentence, cut to a column, and how many there are besides."""
+    """Return the first sentence, cut to a column's width, with the number of further ones."""
     if not sentences:
         return ""
     more = f" (+{len(sentences) - 1})" if len(sentences) > 1 else ""
@@ -102,7 +102,7 @@ def _first(sentences: Sequence[str]) -> str:
 
 
 def _conditions(old: tuple[Condition, ...], report: NodeReport, now: str) -> Iterator[Condition]:
-    """Yield Ready, and its three parts."""
+    """Yield the condition Ready and the three that it consists of."""
     ill, count = report.ill, len(report.pooled)
     cards = ("CardsHealthy", f"{count} of {count} cards can be used")
     if not count:
@@ -133,19 +133,19 @@ def _conditions(old: tuple[Condition, ...], report: NodeReport, now: str) -> Ite
 
 
 class NodeReports(Frozen):
-    """The report of one node, as its agent follows and writes it."""
+    """A reader and writer of one node's NodeReport, for its agent."""
 
     cluster: Cluster
     node: str
 
     def watch(self) -> AsyncGenerator[WatchEvent[None, NodeReportStatus], None]:
-        """Yield the report now and whenever it changes; raise Refused where its kind is missing."""
+        """Yield the report now and at each change; raise Refused if its kind is not installed."""
         return self.cluster.watch(NODE_REPORT, Where(name=self.node))
 
     async def write(
         self, node: NodeState, seen: StoredReport | None, status: NodeReportStatus
     ) -> StoredReport:
-        """Write the status; the object is made first if none, or none of this Node, was `seen`."""
+        """Write the status; first create the object if `seen` is None or an earlier Node's."""
         if seen is None or not is_owned(seen, node):
             owner = Owner("v1", "Node", node.name, node.uid)
             with suppress(Unreadable):  # what another version wrote is about to be replaced
@@ -156,5 +156,5 @@ class NodeReports(Frozen):
 
 
 def is_owned(report: StoredReport, node: NodeState) -> bool:
-    """Decide whether a report belongs to this very Node, which may have been made anew."""
+    """Decide whether a report is owned by this Node object, and not by an earlier one."""
     return any(owner.uid == node.uid for owner in report.owners)

@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 
 class PolicyStatusTiming(Frozen):
-    """Seconds between two looks at the policies."""
+    """The seconds between two rounds of writing NodePolicy statuses."""
 
     apart: float = 5.0  # at least
     again: float = 10.0  # after a failure
@@ -59,7 +59,7 @@ class PolicyStatuses:
         self._written = 0  # statuses, by the last look
 
     async def run(self) -> None:
-        """Look at every change, until cancelled; an API server that is away is waited for."""
+        """Write statuses at every change, until cancelled; wait for an absent API server."""
         mirrors: tuple[Mirror[Any], ...] = (self._policies, self._nodes, self._reports)
         async with asyncio.TaskGroup() as tasks:
             await follow_all(tasks, self._cluster, self._timing.pause, *mirrors)
@@ -70,7 +70,7 @@ class PolicyStatuses:
                 await self._sleep(well=not trouble and await self.look(datetime.now(UTC)))
 
     async def look(self, now: datetime) -> bool:
-        """Write every status that has changed; return False when that failed."""
+        """Write every policy status that has changed; return False if a write failed."""
         self._written = 0
         policies = list(self._policies.values.values())
         keys = [(policy.name, policy.generation) for policy in policies]
@@ -78,7 +78,7 @@ class PolicyStatuses:
         return all([await self._walls.run(*each) for each in zip(keys, tells, strict=True)])
 
     async def _tell(self, seen: SeenPolicy, now: str, fault: str) -> bool:
-        """Write a status that has changed, or the `fault`; return False when that failed."""
+        """Write a policy's status if it has changed; return False if that failed."""
         rolled: PolicyRollup | str = fault or seen.refusal
         if seen.policy and not fault:
             rolled = rollup(seen.policy, self._nodes.values, self._reports.values)
@@ -100,7 +100,7 @@ class PolicyStatuses:
 
     @property
     def apart(self) -> float:
-        """Return the seconds between the last look and the next, unless a policy is edited."""
+        """Return the least seconds between two rounds, which an edited policy cuts short."""
         return apart(self._timing.apart, self._written * len(self._reports.values))
 
     def _changed(self, old: object, new: object) -> None:
@@ -113,7 +113,7 @@ class PolicyStatuses:
             self._edited.set()  # whoever did waits for its status
 
     async def _sleep(self, *, well: bool) -> None:
-        """Sleep until something changes, or it is time for another try, but not too short."""
+        """Sleep until something changes, or until a retry is due, but for the least time anyway."""
         await asyncio.sleep(self._timing.apart)
         await has_happened(self._edited, self.apart - self._timing.apart)
         await has_happened(self._wake, None if well else self._timing.again)

@@ -48,9 +48,9 @@ def status_page(
     problems_only: bool = False,
     wide: bool = False,
 ) -> page.Page:
-    """Return the whole page, what is wrong first, or with `problems_only` what is not well.
+    """Return the status page, problems first; with `problems_only` it has nothing else.
 
-    A `wide` one has a row for each node.
+    A `wide` page has a row for each node.
     """
     marks = _marks(findings)
     most = None if wide else _FEW
@@ -109,7 +109,7 @@ def node_names(
 
 
 def _table(head: _Cells, rows: Iterable[_Cells], problems_only: bool) -> page.Block:
-    """Return a table of the rows that are asked for, nothing without any."""
+    """Return a table of the rows, or of those with a problem; an empty block without any."""
     kept = page.marked(row for row in rows if not (problems_only and row[0] == _WELL))
     return (page.PageTable(head, kept, spare=_SPARE, cut=_CUT),) if kept else ()
 
@@ -145,7 +145,7 @@ def status_document(
 
 
 def _marks(findings: Sequence[Finding]) -> _Marks:
-    """Return the mark of each object that something is wrong with."""
+    """Return the mark of each object that a finding is about; an error outweighs advice."""
     marks: dict[str, str] = {}
     for finding in findings:
         if finding.subject:
@@ -168,7 +168,7 @@ def _program_rows(facts: model.ClusterFacts, marks: _Marks) -> Iterator[_Cells]:
 
 
 def _alike(facts: model.ClusterFacts, marks: _Marks) -> dict[_Cells, list[str]]:
-    """Return the names of nodes by the cells of their row, those with a problem first."""
+    """Return the names of nodes by the equal cells of their rows, with problems first."""
     pods, reports = facts.agents, facts.reports or {}
     ours = [n for n in facts.nodes or () if n.name in pods or n.name in reports]
     rows: dict[_Cells, list[str]] = {}
@@ -186,9 +186,9 @@ def _alike(facts: model.ClusterFacts, marks: _Marks) -> dict[_Cells, list[str]]:
 
 
 def _node_rows(facts: model.ClusterFacts, marks: _Marks, most: int | None) -> Iterator[_Cells]:
-    """Yield a row for each node, and one for all that are alike where they are more than a few.
+    """Yield the rows of nodes, one row for many nodes with equal cells.
 
-    `most` are the rows of nodes that are well; None is a row for each node.
+    At most `most` rows are of nodes that are well; None gives a row for each node.
     """
     left = most or 0
     for (mark, *cells), names in _alike(facts, marks).items():
@@ -225,7 +225,7 @@ def _report_cells(node: NodeState, report: model.NodeReport | None) -> _Cells:
 def _same_pools(
     pools: Sequence[model.ReportedPool], allocatable: Mapping[str, int]
 ) -> dict[str, list[model.ReportedPool]]:
-    """Return pools by name; those that say the same under names with other numbers, as one."""
+    """Return pools by name; many that differ only in the numbers of their names are grouped."""
     groups: dict[tuple[str, str, int], list[model.ReportedPool]] = {}
     for pool in pools:
         name = _NUMBER.sub("*", pool.resource)
@@ -242,7 +242,7 @@ def _same_pools(
 
 
 def _agent(pods: Sequence[model.ProgramPod]) -> str:
-    """Return the state of a node's agents: two are possible, for two examples beside each other."""
+    """Return the state of a node's agents, of which two example DaemonSets give it two."""
     if not pods:
         return "missing"
     ready = sum(pod.ready for pod in pods)
@@ -252,7 +252,7 @@ def _agent(pods: Sequence[model.ProgramPod]) -> str:
 
 
 def _rest(facts: model.ClusterFacts, marks: _Marks, most: int | None) -> Iterator[page.Line]:
-    """Yield how many nodes the table leaves out."""
+    """Yield lines about nodes that the table leaves out, and about the reports' age."""
     rows = _alike(facts, marks)
     well = [names for (mark, *_), names in rows.items() if mark == _WELL]
     hidden = 0 if most is None else sum(map(len, well[most:]))
@@ -275,7 +275,7 @@ def _node_policy_rows(facts: model.ClusterFacts, marks: _Marks) -> Iterator[_Cel
 
 
 def _parts(finding: Finding, others: Sequence[str]) -> Iterator[page.Part]:
-    """Yield its code and object, the sentence, the next step, and of what else it is true."""
+    """Yield a finding's title, problem and remedy, and the other objects that it applies to."""
     yield page.titled(_mark(finding), finding)
     yield page.Sentence(f"    {ended(finding.problem)}", "    ")
     yield page.Sentence(f"    → {ended(finding.remedy)}", "      ")
@@ -340,7 +340,7 @@ _TONES = (
 
 
 class _Grid(Frozen):
-    """A layout of rows: letters of names, cards in a line, rows in each column of nodes."""
+    """The layout of a card grid: width of names, cards per line, and the rows of each column."""
 
     name: int
     across: int
@@ -353,7 +353,7 @@ class _Grid(Frozen):
 
 
 def card_grid_svg(rows: Sequence[model.GridRow], title: str) -> str:
-    """Return the whole picture; `title` is what people call the cluster."""
+    """Draw a picture of all nodes and their cards as SVG; `title` names the cluster."""
     grid = _laid_out(rows)
     states = Counter(card.state for row in rows for card in row.cards)
     head = f"{page.counted(len(rows), 'node')}, {page.counted(states.total(), 'card')}"
@@ -375,7 +375,7 @@ def card_grid_svg(rows: Sequence[model.GridRow], title: str) -> str:
 
 
 def _laid_out(rows: Sequence[model.GridRow]) -> _Grid:
-    """Return as many columns of nodes beside each other as a page takes, all about as high."""
+    """Lay out the nodes in as many columns as a page takes, all of similar height."""
     letters = min(_LONGEST, max((len(row.node) for row in rows), default=0))
     across = min(_ACROSS, max((len(row.cards) for row in rows), default=0))
     across = max(across, 4)  # room for what stands instead of cards
@@ -444,7 +444,7 @@ def _shape(state: model.CardState, x: int, y: int) -> str:
 
 
 def _legend(states: Counter[model.CardState], top: int, right: int) -> Iterator[str]:
-    """Yield a line for each state that a card has, with how many have it."""
+    """Yield the SVG of a legend line for each card state in use, with its count."""
     yield f'<path class="faint" d="M {_MARGIN} {top - 10} H {right} v 1 H {_MARGIN} Z"/>'
     y = top + 10
     for state in model.CardState:

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 async def read(cluster: Cluster, namespace: str) -> resources.AuthorFacts:
-    """Return the facts for pods of a namespace; raise Unavailable without an answer."""
+    """Read what pods of a namespace may use; raise Unavailable if the server is silent."""
     look = _AuthorReader(cluster)
     return resources.AuthorFacts(
         namespace,
@@ -62,18 +62,18 @@ async def read(cluster: Cluster, namespace: str) -> resources.AuthorFacts:
 
 
 class _AuthorReader:
-    """A cluster, and what of it could not be seen."""
+    """A reader of a cluster that notes which parts it could not see."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.reader = PartReader(hidden_by=(Refused,), worded=_why)
 
     async def at(self, what: str, read: Callable[[Cluster], Awaitable[T]]) -> T | None:
-        """Return what `read` returns; None where it is forbidden or there is no such kind."""
+        """Return what `read` returns; None if it is forbidden or its kind is not installed."""
         return await self.reader.asked(what, partial(self.of_kind, read))
 
     async def of_kind(self, read: Callable[[Cluster], Awaitable[T]]) -> T | None:
-        """Return what `read` returns, None without the kind; raise Refused."""
+        """Return what `read` returns, None if its kind is not installed; raise Refused."""
         try:
             return await read(self._cluster)
         except NotInstalled:
@@ -83,7 +83,7 @@ class _AuthorReader:
 async def _networks(
     look: _AuthorReader, namespace: str
 ) -> tuple[resources.NamedNetwork, ...] | None:
-    """Return the networks of all namespaces, else of those that may be read."""
+    """Return the networks of all namespaces, or else of those that the user may read."""
     try:
         return await look.of_kind(networks)
     except Refused as error:
@@ -98,7 +98,10 @@ async def _networks(
 
 
 async def agents(cluster: Cluster) -> resources.AgentFacts:
-    """Return what all agents do for a pod, which may come to any: networks by the strictest."""
+    """Return what every agent does for pods: their common image, networks and isolation.
+
+    A pod may come to any node, so the strictest agent counts.
+    """
     found_agents = [
         one for one in programs(await reports.workloads(cluster)) if one.role is ProgramRole.AGENT
     ]
@@ -112,7 +115,7 @@ async def agents(cluster: Cluster) -> resources.AgentFacts:
 
 
 def _why(error: Exception) -> str:
-    """Return one sentence for who lacks a right, and cannot give it to himself."""
+    """Return an error's sentence; a missing right names the ClusterRole that grants it."""
     problem = error.problem if isinstance(error, Refused) else str(error)
     if not problem.startswith(_FORBIDDEN):
         return problem
@@ -186,7 +189,7 @@ async def classes(cluster: Cluster) -> tuple[resources.CardClass, ...]:
 
 
 async def ip_pools(cluster: Cluster) -> tuple[resources.NetworkPool, ...]:
-    """Return the IPPools; one with a spec that is not understood is for no certain namespace."""
+    """Return the IPPools; one with an invalid spec has no namespaces."""
     pools = []
     for stored in (await cluster.see(IP_POOL_TEXT)).objects:
         free = stored.status.free if stored.status else ""
@@ -199,7 +202,7 @@ async def ip_pools(cluster: Cluster) -> tuple[resources.NetworkPool, ...]:
 
 
 def _held(pod: FullPod) -> Iterator[resources.HeldShares]:
-    """Yield the shares of a pod: of its containers together, or of its greediest init container."""
+    """Yield a pod's shares: the sum of its containers, or its largest init container's."""
     spec = pod.spec
     beside: Counter[str] = Counter()
     for container in spec.containers:
@@ -211,13 +214,13 @@ def _held(pod: FullPod) -> Iterator[resources.HeldShares]:
 
 
 def _limits(container: Container) -> Counter[str]:
-    """Return the extended resources of a container, of which requests equal limits."""
+    """Return a container's limits of extended resources, which equal its requests."""
     limits = container.resources.limits
     return Counter({name: whole(str(count)) for name, count in limits.items() if "/" in name})
 
 
 def named_pools(config: str) -> tuple[str, ...]:
-    """Return the pools that a CNI configuration names; none where it is none of kube-rdma."""
+    """Return the IPPools that a CNI configuration names; none if it is not kube-rdma's."""
     try:
         plugin = decoded(config, _NamedPlugin)
     except Undecodable:

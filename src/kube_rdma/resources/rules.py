@@ -23,7 +23,7 @@ _BLOCK = (requests.POD_NETWORKS, '[{"cniConf": {"name": "rdma"}}]')
 
 
 def resource_list(facts: resources.AuthorFacts) -> resources.ResourceListing:
-    """Return the listing in the order of names; empty where nothing could be read."""
+    """Return what a namespace's pods may use, sorted by name; empty if nothing could be read."""
     every = facts.networks or ()
     allowed = [network for network in every if _may_name(facts, network)]
     free = {pool.name: pool.free for pool in facts.ip_pools or ()}
@@ -43,7 +43,7 @@ def resource_list(facts: resources.AuthorFacts) -> resources.ResourceListing:
 
 
 def _names(facts: resources.AuthorFacts) -> set[str]:
-    """Return the names that kube-rdma's own objects have, and others that look like RDMA."""
+    """Return the resource names of kube-rdma's objects, and others that look like RDMA."""
     reported = {pool.resource for _, pool in _pools(facts)}
     classes = {one.resource for one in facts.classes or ()}
     networks = {one.resource for one in facts.networks or ()}
@@ -62,7 +62,7 @@ def _looks_like_rdma(name: str) -> bool:
 
 
 def _pools(facts: resources.AuthorFacts) -> Iterator[tuple[str, ReportedPool]]:
-    """Yield each pool of a report, with the name of its node."""
+    """Yield each pool of all NodeReports, with the name of its node."""
     for node, report in (facts.reports or {}).items():
         for pool in report.pools:
             yield node, pool
@@ -97,19 +97,20 @@ def _resource(
 
 
 def _rows(modes: Iterable[str]) -> list[ModeRow]:
-    """Return the rows of the modes, without those that only a newer release knows."""
+    """Return the properties of these modes; skip modes that only a newer release has."""
     return [MODES[Mode(mode)] for mode in modes if mode in set(Mode)]
 
 
 def _meaning(modes: tuple[str, ...]) -> str:
-    """Return the meaning of a share; empty for modes that only a newer release knows."""
+    """Return what a share means, if there is one known mode; else an empty text."""
     return _rows(modes)[0].meaning if len(modes) == 1 and _rows(modes) else ""
 
 
 def _needs_network(facts: resources.AuthorFacts, name: str) -> bool | None:
-    """Return whether a pod has no address on its card without a network; None: nobody knows.
+    """Return whether a pod needs a network to have an address on its card; None if unknown.
 
-    InfiniBand and EFA reach peers without one, and a share of all cards is for the node's own.
+    InfiniBand and EFA reach peers without one, and a share of all cards is for pods on the node's
+    own network.
     """
     needs = set()
     for report in (facts.reports or {}).values():
@@ -130,7 +131,7 @@ def _annotation(name: str, networks: Sequence[resources.NamedNetwork]) -> tuple[
 
 
 def _totals(facts: resources.AuthorFacts, name: str) -> dict[str, int] | None:
-    """Return the shares of each node that the scheduler counts; None where nothing was read."""
+    """Return by node the shares that the scheduler counts; None if nothing could be read."""
     reported = {node: pool for node, pool in _pools(facts) if pool.resource == name}
     if facts.nodes is None:
         if facts.reports is None:
@@ -165,7 +166,7 @@ def _held(pods: tuple[resources.HeldShares, ...], name: str) -> Counter[str]:
 
 
 def _may_name(facts: resources.AuthorFacts, network: resources.NamedNetwork) -> bool:
-    """Return whether the agents' isolation and the pools of the network allow the namespace."""
+    """Return whether agents' isolation and the network's pools let the namespace name it."""
     shared = facts.agents.global_namespaces if facts.agents else None
     if shared is not None and network.namespace not in (facts.namespace, *shared):
         return False

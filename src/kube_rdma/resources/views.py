@@ -84,7 +84,7 @@ def resources_document(listed: ResourceListing) -> dict[str, object]:
 
 
 def pod_lines(resource: NamedResource, listed: ResourceListing) -> list[str]:
-    """Return a pod with one share and its network; none of a share that no pod can use so."""
+    """Return a pod with one share and its network as YAML; empty if no pod can use a share so."""
     if _by_claims_alone(resource, listed) or (resource.needs_network and _lacks_network(resource)):
         return []
     key, value = resource.annotation or ("", "")
@@ -93,7 +93,7 @@ def pod_lines(resource: NamedResource, listed: ResourceListing) -> list[str]:
 
 
 def claim_lines(card_class: CardClass, listed: ResourceListing) -> list[str]:
-    """Return the command for the template of the class, and a pod that uses it."""
+    """Return the command that makes a claim template of a class, and a pod that uses it."""
     claims = ["spec:", "  resourceClaims:", "  - {name: rdma, resourceClaimTemplateName: rdma}"]
     served = [one.annotation if one.networks else None for one in listed.resources if one.by_claims]
     named = served[0] if len(served) == 1 else None  # else the class may have cards of another
@@ -105,7 +105,7 @@ def claim_lines(card_class: CardClass, listed: ResourceListing) -> list[str]:
 
 
 def _pod(listed: ResourceListing, middle: Sequence[str], resources: str) -> list[str]:
-    """Return a pod that sleeps; `middle` stands between its name and its container."""
+    """Return a sleeping pod as YAML; `middle` are lines between its name and its container."""
     lock = ["    securityContext:", "      capabilities: {add: [IPC_LOCK]}"]
     return [
         *("apiVersion: v1", "kind: Pod", "metadata:", "  name: rdma"),
@@ -119,17 +119,17 @@ def _pod(listed: ResourceListing, middle: Sequence[str], resources: str) -> list
 
 
 def _by_claims_alone(resource: NamedResource, listed: ResourceListing) -> bool:
-    """Decide whether no limit of a pod gives a share: no class has the resource's name."""
+    """Decide whether only a claim gives a share, as no DeviceClass has the resource's name."""
     return resource.by_claims and resource.name not in {one.resource for one in listed.classes}
 
 
 def _lacks_network(resource: NamedResource) -> bool:
-    """Decide whether a pod has no network to name; that of a claim may be in its class."""
+    """Decide whether there is no network for the resource that a pod could name."""
     return resource.annotation is None and not resource.by_claims
 
 
 def _remarks(resource: NamedResource, listed: ResourceListing) -> Iterator[str]:
-    """Yield the way or network that is missing, and keys of quotas that limit nothing."""
+    """Yield sentences on a missing network, on shares by claims alone, and on idle quotas."""
     if _by_claims_alone(resource, listed):
         yield f"Claims alone give shares of {resource.name}: ask for a device of a class."
     if _lacks_network(resource) and resource.needs_network is not False:
@@ -143,7 +143,7 @@ def _remarks(resource: NamedResource, listed: ResourceListing) -> Iterator[str]:
 
 
 def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> page.Block:
-    """Return a table, nothing without rows."""
+    """Return a table of these cells; an empty block without rows."""
     rows = tuple(map(page.PageRow, cells))
     return (page.PageTable(head, rows),) if rows else ()
 
@@ -156,7 +156,7 @@ def _resource_row(one: NamedResource) -> tuple[str, ...]:
 
 
 def _kept(listed: ResourceListing) -> page.Block:
-    """Return the number of networks that the table leaves out, as a sentence."""
+    """Return a sentence with the number of networks that the namespace may not name."""
     if not listed.kept_networks:
         return ()
     count = page.counted(listed.kept_networks, "network")
@@ -164,7 +164,7 @@ def _kept(listed: ResourceListing) -> page.Block:
 
 
 def _headline(resource: NamedResource) -> str:
-    """Return the title of the lines below it, with the meaning of a share."""
+    """Return the heading of a resource's example, with the meaning of a share."""
     means = f" A share is {ended(resource.meaning)}" if resource.meaning else ""
     return f"For {resource.name}.{means}"
 

@@ -31,7 +31,7 @@ _WORST_FIRST = (verify.Rating.FAILED, verify.Rating.SLOW, verify.Rating.WELL)
 def begun(
     old: verify.BandwidthCheckStatus | None, generation: int, now: datetime
 ) -> verify.BandwidthCheckStatus:
-    """Return the status of a run that begins; until it ends the figures of the last one stay."""
+    """Return the status of a run that begins; figures of the previous run stay until it ends."""
     kept = old or verify.BandwidthCheckStatus(observed_generation=generation, state="Measuring")
     words = ("Measuring", "the pairs are being measured")
     before = kept.conditions
@@ -56,7 +56,7 @@ def begun(
 def measured(
     running: verify.BandwidthCheckStatus, proof: verify.PairProof, result: str, now: datetime
 ) -> verify.BandwidthCheckStatus:
-    """Return the status of a run that ended with figures; `result` says them in one sentence."""
+    """Return the status of a finished run; `result` describes its figures in one sentence."""
     figures = [pair.figure for pair in proof.rated if pair.figure is not None]
     latency = proof.run.latency
     worst = sorted(proof.rated, key=lambda pair: _WORST_FIRST.index(pair.rating))
@@ -90,7 +90,7 @@ def measured(
 def not_measured(
     running: verify.BandwidthCheckStatus, why: str, now: datetime, *, refused: bool = False
 ) -> verify.BandwidthCheckStatus:
-    """Return the status of a run without figures; `refused`: only another spec can be better."""
+    """Return the status of a run without figures; `refused` says that only a new spec helps."""
     reason = verify.REFUSED if refused else "NotMeasured"
     return replace(
         running,
@@ -420,7 +420,7 @@ class BandwidthCheckSpec(Typed):
     @field_validator("template", "nodes", "all_sizes")
     @classmethod
     def _has_room(cls, given: T, info: ValidationInfo) -> T:
-        """Return what is given; ValueError where a field before it excludes it."""
+        """Return the value; raise ValueError if an earlier field of the spec excludes it."""
         before = info.data
         wrong, problem, remedy = {
             "template": (before.get("selector"), "selector chooses running pods already", _ONE_OF),
@@ -434,7 +434,7 @@ class BandwidthCheckSpec(Typed):
     @field_validator("min_bandwidth", "min_gbps", "max_latency", "max_microseconds")
     @classmethod
     def _is_fitting(cls, limit: T, info: ValidationInfo) -> T:
-        """Return a limit; ValueError for one of the other kind, or given in its new form too."""
+        """Return the limit; raise ValueError if it is of the other kind, or given in both forms."""
         if limit is None:
             return limit
         name, is_latency = str(info.field_name), bool(info.data.get("latency"))
@@ -474,7 +474,7 @@ class BandwidthCheck(Typed):
 
 
 def load_plan(data: bytes, title: str) -> verify.BandwidthPlan:
-    """Return the plan that the JSON of a spec means; raise Refused with all of its faults."""
+    """Return the plan that a spec's JSON describes; raise Refused with all of its faults."""
     document = of_json(data, f"BandwidthCheck {title}", ("spec",))
     spec = validate(BandwidthCheckSpec, document)
     if not spec.selector and spec.template is None:
@@ -515,7 +515,7 @@ def load_plan(data: bytes, title: str) -> verify.BandwidthPlan:
 
 
 def _pod(value: Any) -> dict[str, Any]:
-    """Return the pod of a valid spec as it was written, for the models know few of its fields."""
+    """Return the template of a valid spec as a pod, with fields that the models do not know."""
     template = value["template"]
     metadata = template.get("metadata") or {}
     kept = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}

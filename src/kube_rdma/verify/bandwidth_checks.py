@@ -54,7 +54,7 @@ AT_ONCE = 4  # namespaces whose checks are under way; each has its figures in me
 
 
 class CheckTiming(Frozen):
-    """Times of the controller's part."""
+    """The times at which the controller runs BandwidthChecks, and the limits of its runs."""
 
     again: float = 10.0  # seconds until the next look after the API server took no status
     pause: Callable[[int], float] = field(default=rarely)
@@ -63,7 +63,7 @@ class CheckTiming(Frozen):
 
 
 class _TooMany(Refused):
-    """A check needs more measurements than its maxPairs."""
+    """The error that a check needs more measurements than its maxPairs allows."""
 
     def __init__(self, seen: SeenCheck, most: int, pods: int, wanted: int) -> None:
         super().__init__(
@@ -74,7 +74,7 @@ class _TooMany(Refused):
 
 
 class _Excess(Frozen):
-    """A run of a template that needed too many measurements: on `nodes` it made `pods` Ready."""
+    """The record of a check whose copies were too many: it made `pods` Ready on `nodes`."""
 
     generation: int
     nodes: int
@@ -91,7 +91,10 @@ class _RunningCheck(Frozen):
 
 
 class BandwidthChecks:
-    """The checks of all namespaces; `events` is run by who made it."""
+    """The controller's part that runs BandwidthChecks of all namespaces.
+
+    The caller runs `events`.
+    """
 
     def __init__(self, cluster: Cluster, events: Events, timing: CheckTiming | None = None) -> None:
         self._cluster, self._events = cluster, events
@@ -107,7 +110,7 @@ class BandwidthChecks:
         self._notices, self._walls = Notices(), ObjectWalls(BANDWIDTH_CHECK.kind, lambda _: 0.0)
 
     async def run(self) -> None:
-        """Do what is due, until cancelled; an API server that is away is waited for."""
+        """Run each check when it is due, until cancelled; wait for an absent API server."""
         async with asyncio.TaskGroup() as tasks:
             await follow_all(tasks, self._cluster, self._timing.pause, self._checks)
             while True:
@@ -123,7 +126,7 @@ class BandwidthChecks:
                     tasks.create_task(self._do(seen, now))
 
     async def _do(self, seen: SeenCheck, now: datetime) -> None:
-        """Do one check of a namespace; then its next one can begin."""
+        """Run one check of a namespace, then let its next one begin."""
         try:
             done = partial(self._done, seen, begun(seen.status, seen.generation, now))
             if await self._walls.run((seen.uid, seen.generation), done):
@@ -139,9 +142,9 @@ class BandwidthChecks:
             self._wake.set()
 
     def _next(self, now: datetime) -> tuple[datetime, SeenCheck] | tuple[None, None]:
-        """Return the check that begins next, and its time; None where none is due or too many run.
+        """Return the next check and its time; None if none is due or too many run.
 
-        Of those that are due it is that of the namespace which was served longest ago.
+        Among due checks the one whose namespace was served longest ago comes first.
         """
         if len(self._busy) >= AT_ONCE:
             return None, None
@@ -160,7 +163,7 @@ class BandwidthChecks:
         return (last, at) if at <= self._timing.now() else (at, last)
 
     async def _done(self, seen: SeenCheck, status: BandwidthCheckStatus, why: str) -> bool:
-        """Do one, or say `why` not, and tell what came of it; False if its status is not written.
+        """Run a check, or refuse it with `why`, and write its status; return False if that failed.
 
         The time of the next try is decided by verify/rules/pairs.
         """
@@ -206,7 +209,7 @@ class BandwidthChecks:
     async def _ended(
         self, seen: SeenCheck, status: BandwidthCheckStatus
     ) -> BandwidthCheckStatus | None:
-        """Measure to the end; return None if nobody asks for just this measurement any more."""
+        """Measure until a run ends; return None if its check was changed or deleted meanwhile."""
         task = asyncio.create_task(self._measured(seen, status))
         self._busy[seen.namespace] = _RunningCheck(seen.title, seen.generation, task)
         try:
@@ -268,12 +271,12 @@ class BandwidthChecks:
         return replace(proof, excused=taking.excused, pairing=plan.pairing, remark=remark)
 
     def _copies(self, seen: SeenCheck, plan: BandwidthPlan) -> pairs.CopyRequest:
-        """Return a request for copies that the check owns: when it goes, they go too."""
+        """Return a request for pod copies that the check owns, so that they are deleted with it."""
         assert plan.template is not None
         excess = self._too_many.get(seen.uid)
 
         def admit(nodes: int) -> None:
-            """Raise where the copies could only come to too much again."""
+            """Raise _TooMany if an earlier run on no more nodes needed too many measurements."""
             if excess and excess.generation == seen.generation and nodes >= excess.nodes:
                 raise _TooMany(seen, plan.most_pairs, excess.pods, excess.wanted)
 
@@ -283,7 +286,7 @@ class BandwidthChecks:
         return pairs.CopyRequest(plan.template, where, *place, owner=owner, admit=admit)
 
     def _changed(self, old: SeenCheck | None, new: SeenCheck | None) -> None:
-        """End a run at once when what it measures is no longer asked for."""
+        """Cancel a check's run if the check was changed or deleted."""
         self._wake.set()
         seen = new or old
         running = self._busy.get(seen.namespace) if seen else None

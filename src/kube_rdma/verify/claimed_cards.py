@@ -30,7 +30,7 @@ from kube_rdma.verify.rules.copies import ClaimOffers, amounts, claims_for, unme
 async def cards_or_why(
     cluster: Cluster, documents: Iterable[dict[str, Any]]
 ) -> tuple[dict[PodName, Sequence[PublishedCard]], str]:
-    """Return the cards of pods as `cards_of_pods`, or none and the sentence that says why."""
+    """Return the result of `cards_of_pods` and "", or no cards and a sentence with the reason."""
     try:
         return await cards_of_pods(cluster, documents), ""
     except KubeError as error:
@@ -40,9 +40,9 @@ async def cards_or_why(
 async def cards_of_pods(
     cluster: Cluster, documents: Iterable[dict[str, Any]]
 ) -> dict[PodName, Sequence[PublishedCard]]:
-    """Return by pod its cards, in the order of its claims; pods without claims are left out.
+    """Return each pod's claimed cards, in the order of its claims; skip pods without claims.
 
-    Raise Refused without a right, Unavailable.
+    Raise Refused without the right to read them, Unavailable without an answer.
     """
     named = ((claimed_pod(one), one["spec"].get("nodeName", "")) for one in documents)
     pods = {pod: node for pod, node in named if pod.claims}
@@ -62,7 +62,7 @@ async def cards_of_pods(
 
 
 class _ClaimObjects(Frozen):
-    """The claims of each resource and of each template (None: there is no such template)."""
+    """The claims for each resource and template; None stands for a template that is missing."""
 
     resources: Mapping[str, tuple[ResourceClaim, ...]]
     templates: Mapping[str, ResourceClaim | None]
@@ -77,10 +77,9 @@ async def claim_offers(
     templates: Sequence[str],
     namespace: str,
 ) -> ClaimOffers:
-    """Return what claims give these nodes of what the manifest asks for.
+    """Return why these nodes cannot meet by claims what the manifest asks for, node by node.
 
-    `templates` are those of its claims. Objects that cannot be read leave no node out that may have
-    it.
+    `templates` are those of its claims. A node counts as able where objects cannot be read.
     """
     wanted = amounts(manifest)
     lacking = {name for node in nodes for name in unshared(node, wanted)}
@@ -107,7 +106,7 @@ async def _read(
 
 
 def _offers(read: _ClaimObjects, nodes: Sequence[Mapping[str, Any]]) -> ClaimOffers:
-    """Judge each node by itself; a resource is given where one of its classes gives it."""
+    """Judge each node; one that can meet a claim of any class of a resource gives it."""
     resources: dict[str, dict[str, str]] = {name: {} for name in read.resources}
     templates: dict[str, str] = {}
     selectors = Selectors()

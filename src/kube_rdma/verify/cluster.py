@@ -52,7 +52,7 @@ class VerifyObjects:
     async def pods(
         self, namespace: str, *, names: Sequence[str] = (), selector: str = ""
     ) -> list[dict[str, Any]]:
-        """Return the pods of these names, in this order, else those with these labels."""
+        """Return the pods with these names, in this order, else those that `selector` chooses."""
         if names:
             requests = [ApiRequest("get", "", "v1", "pods", namespace, name) for name in names]
             return [
@@ -70,7 +70,7 @@ class VerifyObjects:
         await self._cluster.write(request)
 
     async def delete(self, namespace: str, selector: str) -> None:
-        """Delete the pods with these labels; nobody waits for their end."""
+        """Delete the pods that a label selector chooses, without waiting for their end."""
         for pod in await self.pods(namespace, selector=selector):
             name = pod["metadata"]["name"]
             request = ApiRequest("delete", "", "v1", "pods", namespace, name, body=_DELETE)
@@ -106,7 +106,7 @@ BANDWIDTH_CHECK = own_kind("BandwidthCheck", "bandwidthchecks", _SPEC, _STATUS, 
 
 
 class SeenCheck(Frozen):
-    """A BandwidthCheck as read, or why it is refused, with the status that it has."""
+    """A BandwidthCheck as stored: its plan or the reason for its refusal, and its status."""
 
     namespace: str
     name: str
@@ -118,7 +118,7 @@ class SeenCheck(Frozen):
 
     @property
     def title(self) -> str:
-        """Return namespace/name."""
+        """Return the check's name as ``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
 

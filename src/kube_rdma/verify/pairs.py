@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 class Pacing(Frozen):
-    """Limits of time, and the lock that says whose turn it is."""
+    """The time limits of a run, and the lock that it holds while pairs are measured."""
 
     # Ends its block after so many seconds, by TimeoutError.
     limit: Callable[[float], AbstractAsyncContextManager[object]] = field(default=Silence)
@@ -70,7 +70,7 @@ class Pacing(Frozen):
 
 
 class BandwidthProof:
-    """One run over given pods; a `brief` one keeps of each table the row that stands for it."""
+    """One run of perftest over given pods; a `brief` one keeps one row of each result table."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class BandwidthProof:
     async def probed(
         self, document: dict[str, Any], cards: Sequence[PublishedCard] = ()
     ) -> verify.PairedPod:
-        """Return a pod with what it measures with; raise Refused or Unavailable when it can not.
+        """Ask a pod for its devices and return them with it; raise Refused or Unavailable.
 
         `cards` are those of its ResourceClaims.
         """
@@ -118,10 +118,9 @@ class BandwidthProof:
         left_out: LeftOut = (),
         cards: ClaimedCards | None = None,
     ) -> tuple[list[verify.PairedPod], LeftOut]:
-        """Return the pods that can take part, and why others cannot, behind those `left_out`
-        already.
+        """Return the pods that can take part, and why others cannot.
 
-        `cards` are those of the pods' claims.
+        Those in `left_out` already come first. `cards` are those of the pods' claims.
         """
         some_at_once = asyncio.Semaphore(_PROBES)
 
@@ -142,10 +141,10 @@ class BandwidthProof:
     async def measure(
         self, turns: Iterable[Turn], show: Callable[[verify.PairOutcome], None] = lambda _: None
     ) -> list[verify.PairOutcome]:
-        """Measure all pairs, turn by turn; `show` gets each outcome when it is there.
+        """Measure all pairs, turn by turn; `show` gets each outcome as soon as it exists.
 
-        Pairs that are missing at the end of the run's time were not measured. `outcomes` has all
-        that was measured by now, also after an interruption.
+        Pairs that the run's time did not suffice for are missing. `outcomes` has all that was
+        measured so far, also after an interruption.
         """
 
         async def measured(client: verify.PairedPod, server: verify.PairedPod, rail: int) -> None:
@@ -173,9 +172,9 @@ class BandwidthProof:
         *,
         due: int = 0,
     ) -> verify.PairProof:
-        """Return the outcomes with ratings and suspects, also beside the figures of an earlier run.
+        """Rate the outcomes and name suspects; `before` has the figures of an earlier run.
 
-        `due` is how many there had to be.
+        `due` is how many outcomes there should have been.
         """
         rated = rate(outcomes, standard, before)
         missing = max(0, due - len(outcomes))
@@ -215,8 +214,9 @@ class BandwidthProof:
         raise AssertionError("the last try returns or raises")
 
     async def _once(self, client: End, server: End) -> str:
-        """Return what a client prints; each port is used once, for an older server may still
-        listen.
+        """Run perftest between two ends and return the client's output.
+
+        Each run has a new port, for an earlier server may still listen.
         """
         (near, near_device), (far, far_device) = client, server
         seconds, port = self._run.seconds, next(self._ports)
@@ -236,14 +236,14 @@ class BandwidthProof:
             raise _endless(f"perftest in pod {waits.name}", seconds) from error
 
     def _given_up(self, *ends: tuple[str, str]) -> str:
-        """Return why a device is measured no more: a card that hangs would hold up all others."""
+        """Return why devices are no longer measured: earlier runs hung; empty if they did not."""
         for title, device in ends:
             if self._hung[title, device] >= _HUNG:
                 return f"{_HUNG} measurements over {device} of {title} did not end"
         return ""
 
     def _dialled(self, pod: verify.PairedPod, device: verify.PodDevice) -> str:
-        """Return the server's address; by RDMA_CM it is that of the device, else any of the pod."""
+        """Return the server's address: with RDMA_CM the device's own, else the pod's."""
         if not self._run.rdma_cm:
             return pod.address
         if device.address is None:
@@ -261,12 +261,12 @@ def _name(document: Mapping[str, Any]) -> PodName:
 
 
 def _endless(what: str, seconds: float) -> Unavailable:
-    """Return the error of what was given up, and may go on: only its connection is closed."""
+    """Return the error of a command that was abandoned, and may still run in its pod."""
     return Unavailable(f"{what} has not ended after {seconds + GRACE:g} s, it may hang in its card")
 
 
 async def _aside(text: str, read: Callable[[str], T]) -> T:
-    """Read an output, a big one in a thread, so that others have their turns meanwhile."""
+    """Parse a command's output; a long one in a thread, so that the event loop goes on."""
     return read(text) if len(text) < _SMALL else await asyncio.to_thread(read, text)
 
 
@@ -274,7 +274,7 @@ async def _aside(text: str, read: Callable[[str], T]) -> T:
 
 
 class PairedRun:
-    """The measurements of given pods; `due` counts them, with repeated ones once they are known."""
+    """A run of all pairs of given pods; `due` counts its measurements, repeated ones included."""
 
     def __init__(
         self, pods: Sequence[verify.PairedPod], pairing: verify.Pairing, *, both_ways: bool
@@ -289,7 +289,7 @@ class PairedRun:
         standard: verify.PairStandard,
         before: Mapping[verify.PairKey, float],
     ) -> None:
-        """Measure the pairs, and bad ones again if time is left; `show` gets each outcome."""
+        """Measure all pairs, then bad ones again if time is left; `show` gets each outcome."""
         turns = turns_of(self._pairing, self._pods, both_ways=self._both_ways)
         outcomes = await measuring.measure(turns, show)
         if self._pairing is verify.Pairing.ALL or len(outcomes) < self.due:
@@ -302,7 +302,7 @@ class PairedRun:
 def with_centre_first(
     pods: Sequence[verify.PairedPod], title: str, left_out: LeftOut = ()
 ) -> Sequence[verify.PairedPod]:
-    """Return the pods of a star, its centre first; raise Refused when that takes no part."""
+    """Return a star's pods with its centre first; raise Refused if the centre takes no part."""
     centre = [pod for pod in pods if title in (pod.title, pod.name)]
     if pods and not centre:
         why = dict(left_out).get(title, "no pod or node has that name").rstrip(".")
@@ -335,18 +335,18 @@ class CopyRequest(Frozen):
     absent: Mapping[str, str] = field(default_factory=dict)  # node: why it is not in by_node
 
     def manifest_for(self, node: str) -> Mapping[str, Any]:
-        """Return the manifest that is copied to a node."""
+        """Return the manifest of the copy for a node."""
         return self.manifest if self.by_node is None else self.by_node[node]
 
     def hindered(self, node: str) -> str:
-        """Return why a node that offers the resources has no manifest; empty if it has one."""
+        """Return why a node that offers the resources gets no copy; empty if it gets one."""
         if self.by_node is None or node in self.by_node:
             return ""
         return self.absent.get(node, "it has no NodeReport that can be read")
 
 
 class Copies(Frozen):
-    """The pods that are Ready, as objects, and by node why others take no part."""
+    """The copies of a pod that became Ready, and by node the reasons why others did not."""
 
     pods: tuple[dict[str, Any], ...]
     left_out: tuple[tuple[str, str], ...] = ()
@@ -355,7 +355,7 @@ class Copies(Frozen):
 
 @asynccontextmanager
 async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[Copies]:
-    """Return a context with copies of a pod, which are deleted at its end."""
+    """Copy a pod to the requested nodes, and delete the copies when the context ends."""
     run, namespace = secrets.token_hex(3), request.namespace
     nodes = await objects.nodes()
     names = {node["metadata"]["name"] for node in nodes}
@@ -400,7 +400,7 @@ async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[
 async def _ready(
     objects: VerifyObjects, place: tuple[str, str], count: int, seconds: float
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return the pods that became Ready, and of the others why not, by node."""
+    """Wait for `count` copies; return those that became Ready and, by node, why others did not."""
     namespace, selector = place
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
@@ -418,7 +418,7 @@ async def _ready(
 
 
 def _node(pod: Mapping[str, Any]) -> str:
-    """Return the node that a copy is for, also while it is on none."""
+    """Return the node that a copy was made for, also before it is scheduled."""
     required = pod["spec"]["affinity"]["nodeAffinity"]
     terms = required["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     return str(terms[0]["matchFields"][0]["values"][0])

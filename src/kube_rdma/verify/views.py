@@ -39,7 +39,7 @@ def unit(run: verify.PerftestRun) -> str:
 
 
 class PairTable:
-    """A table whose rows come one by one, so its widths are known before its rows."""
+    """A table whose rows are printed one by one, with column widths that are known before."""
 
     def __init__(self, pods: Sequence[verify.PairedPod], run: verify.PerftestRun) -> None:
         """Make the table for measurements among these pods, in the unit of the run."""
@@ -54,11 +54,11 @@ class PairTable:
 
     @property
     def head(self) -> Page:
-        """Return the names of the columns."""
+        """Return the table's heading, without rows."""
         return ((self._table,),)
 
     def row(self, outcome: verify.PairOutcome) -> Page:
-        """Return a measurement as it came; what it is worth is known when all are there."""
+        """Return the table row of one measurement, without the rating that the end will give."""
         row = outcome.standing(latency=self._run.latency)
         devices = " → ".join(outcome.devices)
         mark, figure, share = "✗", "-", "-"
@@ -73,9 +73,9 @@ class PairTable:
 def proof_page(
     proof: verify.PairProof, width: int, height: int = 24, *, verbose: bool = False
 ) -> Page:
-    """Return the map, where it fits, what is wrong, and the verdict; on one screen.
+    """Return the page of a proof that fits a screen: map, problems and verdict.
 
-    It is wrapped here already, for lines of it are counted.
+    Its lines are wrapped already, because they are counted.
     """
     mark = "✓" if proof.is_well else "?" if proof.holds else "✗"
     last = _lines(f"{mark} {verdict(proof, details=False)}", width, "")
@@ -93,13 +93,13 @@ def proof_page(
 
 
 def _lines(text: str, width: int, indent: str) -> list[Line]:
-    """Return a sentence, wrapped; its mark has the colour of what it stands for."""
+    """Wrap a sentence into lines; the first has the colour of the mark it begins with."""
     first, *others = wrapped(text, width, indent)
     return [Line(first, state_of(first[0])), *map(Line, others)]
 
 
 def _cut(lines: list[Line], most: int | None) -> list[Line]:
-    """Return so many of the lines, and how many there are besides."""
+    """Cut lines to `most`; the last one then says how many were left out."""
     if most is None or len(lines) <= most:
         return lines
     more = f"  … {len(lines) - most + 1} more lines: --verbose, or -o json"
@@ -107,7 +107,7 @@ def _cut(lines: list[Line], most: int | None) -> list[Line]:
 
 
 def _suspect_lines(proof: verify.PairProof, width: int) -> list[Line]:
-    """Return a line for each, and behind those of a kind where to look."""
+    """Return the lines of all suspects, each kind followed by advice where to look."""
     lines: list[Line] = []
     for kind, group in groupby(proof.suspects, lambda suspect: suspect.kind):
         for suspect in group:
@@ -117,7 +117,7 @@ def _suspect_lines(proof: verify.PairProof, width: int) -> list[Line]:
 
 
 def suspect_text(suspect: verify.Suspect, its_unit: str) -> str:
-    """Return the name of a suspect, and what its pairs have."""
+    """Return a sentence on a suspect: its name, its bad pairs and their figures."""
     who = _who(suspect)
     why = (suspect.why or "").rstrip(".")
     if suspect.of == 1:
@@ -142,12 +142,12 @@ def _who(suspect: verify.Suspect) -> str:
 
 
 def _short(figure: float) -> str:
-    """Return a figure in three digits, a big one in all."""
+    """Return a figure with three significant digits, or all digits before the point."""
     return f"{figure:.0f}" if figure >= 100 else f"{figure:.3g}"
 
 
 def _pair_lines(proof: verify.PairProof, width: int) -> list[Line]:
-    """Return each bad pair, where none is to blame more than the others."""
+    """Return a line for each bad pair, for runs that have no suspects."""
     lines: list[Line] = []
     for pair in proof.rated:
         if pair.why:
@@ -157,7 +157,7 @@ def _pair_lines(proof: verify.PairProof, width: int) -> list[Line]:
 
 
 def _absent_lines(proof: verify.PairProof, width: int) -> list[Line]:
-    """Return who takes no part; those for the same reason together."""
+    """Return lines about pods that take no part, grouped by reason."""
     names: dict[str, list[str]] = {}
     for name, why in proof.left_out:
         names.setdefault(why.rstrip("."), []).append(name)
@@ -172,7 +172,7 @@ def _absent_lines(proof: verify.PairProof, width: int) -> list[Line]:
 
 
 def _comparison_lines(proof: verify.PairProof, width: int) -> list[Line]:
-    """Compare the run with an earlier one as a whole; ratings of pairs have their own part."""
+    """Return the lines that compare the medians of this run and an earlier one."""
     compared = proof.comparison
     if compared is None:
         return []
@@ -191,7 +191,7 @@ def _between(pair: verify.RatedPair) -> str:
 
 
 def verdict(proof: verify.PairProof, *, details: bool = True) -> str:
-    """Return all of it in one sentence; with `details` the first suspect has its figures."""
+    """Return the verdict on a run in one sentence; `details` adds the first suspect's figures."""
     rated, run = proof.rated, proof.run
     figures = sorted(pair.figure for pair in rated if pair.figure is not None)
     if not rated:
@@ -213,7 +213,7 @@ def verdict(proof: verify.PairProof, *, details: bool = True) -> str:
 
 
 def _gaps(proof: verify.PairProof) -> Iterator[str]:
-    """Yield what was to be measured and was not."""
+    """Yield phrases about what should have been measured and was not."""
     if proof.unseen:
         yield f"{proof.unseen} could not take part"
     why = "it was interrupted" if proof.interrupted else "the time of the run was over"
@@ -273,10 +273,10 @@ def _pair_document(pair: verify.RatedPair) -> dict[str, Any]:
 def earlier_figures(
     document: Any, run: verify.PerftestRun, where: str, pairing: verify.Pairing | None = None
 ) -> Mapping[verify.PairKey, float]:
-    """Return the figures of an earlier run's document; raise Refused for another one.
+    """Return the figures in an earlier run's document; raise Refused if it is of another test.
 
-    Rails that were measured all at once are not compared with rails one at a time: `pairing` has to
-    be the same, unless it is None. Documents of before 0.2 have none, and were of all pairs.
+    Rails measured all at once are not compared with rails one at a time: `pairing` has to be the
+    same, unless it is None. Documents of releases before 0.2 lack it and are of all pairs.
     """
     mine = perftest_name(run)
     if not isinstance(document, dict) or not isinstance(document.get("pairs"), list):
@@ -321,7 +321,7 @@ _GREY = "#bbbbbb"
 
 
 def pods_of(rated: Sequence[verify.RatedPair]) -> list[str]:
-    """Return the titles in the order of a map's rows: w-2 before w-10."""
+    """Return the pods' names in the order of a map's rows: w-2 before w-10."""
     return sorted({end for p in rated for end in (p.outcome.client, p.outcome.server)}, key=natural)
 
 
@@ -347,7 +347,7 @@ def heat_map_text(rated: Sequence[verify.RatedPair], *, latency: bool) -> list[s
 
 
 def heat_map_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: bool) -> str:
-    """Return the heat map as an SVG picture; a cell's tooltip has its devices and what is wrong."""
+    """Draw the heat map as SVG; a cell's tooltip has its devices and what is wrong."""
     pods, cells = pods_of(rated), _worst_cells(rated)
     scale = _Scale(rated, latency=latency)
     margin = round(_LETTER * max(map(len, pods), default=0)) + 50
@@ -374,18 +374,18 @@ def heat_map_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: bool
 
 
 def _worst_cells(rated: Sequence[verify.RatedPair]) -> Mapping[tuple[str, str], verify.RatedPair]:
-    """Return the worst rail of each two."""
+    """Return for every two pods the pair on their worst rail."""
     return _cells(sorted(rated, key=lambda pair: list(verify.Rating).index(pair.rating)))
 
 
 def _cells(rated: Sequence[verify.RatedPair]) -> Mapping[tuple[str, str], verify.RatedPair]:
-    """Return the last measurement of each two; the other way's where there is none."""
+    """Return each two pods' last measurement, from the other direction if there is none."""
     ways = {(pair.outcome.client, pair.outcome.server): pair for pair in rated}
     return {(server, client): pair for (client, server), pair in ways.items()} | ways
 
 
 class _Scale:
-    """The best figure of some pairs, beside which each of them is shown."""
+    """The scale of a heat map: figures are shown relative to the best one."""
 
     def __init__(self, rated: Sequence[verify.RatedPair], *, latency: bool) -> None:
         figures = [pair.figure for pair in rated if pair.figure is not None]
@@ -393,13 +393,13 @@ class _Scale:
         self._latency = latency
 
     def goodness(self, figure: float) -> float:
-        """Return how good a figure is beside the best, from 0 to 1."""
+        """Return how good a figure is relative to the best, from 0 to 1."""
         if self._latency:
             return self.best / figure if figure > 0 else 1.0
         return figure / self.best if self.best > 0 else 1.0
 
     def step(self, figure: float, count: int) -> int:
-        """Return which of so many steps, the worst first, a figure is on."""
+        """Return on which of `count` steps a figure is, where 0 is the worst."""
         return min(int(self.goodness(figure) * count), count - 1)
 
 
@@ -453,7 +453,7 @@ _MISSED = Tone("missed", "#111820", "#ffffff")
 
 
 class _Layout(Frozen):
-    """Pixels of a mark and of a map, and how many maps stand beside each other."""
+    """The layout of rail maps: size of marks and maps in pixels, and maps per row."""
 
     mark: int
     side: int
@@ -467,7 +467,7 @@ class _Layout(Frozen):
 
 
 def rail_maps_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: bool) -> str:
-    """Return a map for each rail; `title` says what was measured, and in which unit."""
+    """Draw a map for each rail as SVG; `title` names what was measured, with its unit."""
     pods, rails = pods_of(rated), rails_of(rated)
     layout = _laid_out(len(pods))
     scale = _Scale(rated, latency=latency)
@@ -503,7 +503,7 @@ def rail_maps_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: boo
 
 
 def _who_is_bad(of_rail: Sequence[verify.RatedPair]) -> str:
-    """Return who is an end of all pairs that are not well, for pictures have no tips on paper."""
+    """Return a map's caption: the pod at one end of all bad pairs, else how many are bad."""
     bad = [pair.outcome for pair in of_rail if pair.rating is not verify.Rating.WELL]
     ends = [{pair.client, pair.server} for pair in bad]
     common = set.intersection(*ends) if ends else set()
@@ -513,14 +513,14 @@ def _who_is_bad(of_rail: Sequence[verify.RatedPair]) -> str:
 
 
 def _laid_out(pods: int) -> _Layout:
-    """Return maps as large as is usual; of many pods as large as their smallest marks need."""
+    """Choose the size of maps: the usual one, or for many pods that of their smallest marks."""
     mark = max(_SMALLEST, min(_LARGEST, _PANEL // max(pods, 1)))
     side = mark * pods
     return _Layout(mark, side, max(1, (_WIDE - 2 * _MARGIN + _GAP) // (side + _GAP)))
 
 
 def _kinds(pair: verify.RatedPair | None, scale: _Scale) -> tuple[str, ...]:
-    """Return the classes of a mark's parts."""
+    """Return the CSS classes of a mark, by which a pair's rating is drawn."""
     if pair is None:
         return (_UNTOLD.name,)
     if pair.figure is None:
@@ -558,7 +558,7 @@ def _shape(kind: str, at: tuple[int, int], size: int) -> str:
 
 
 def _legend(seen: set[str], top: int) -> Iterator[str]:
-    """Yield a line for each kind that the maps have: its mark, and what it means."""
+    """Yield the SVG of a legend line for each kind of mark in use: the mark and its meaning."""
     words = {tone.name: meaning for _, tone, meaning in _SHARES} | _WORDS
     shown = [kind for kind in words if kind in seen]
     for number, kind in enumerate(shown):

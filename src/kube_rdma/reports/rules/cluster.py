@@ -63,7 +63,7 @@ def node_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
 
 
 def _kubelet(node: NodeState) -> Iterator[Finding]:
-    """Yield a finding where the kubelet is away: nothing that is known of the node is current."""
+    """Yield a finding if the node is not ready, for what is known of it may be outdated."""
     if not node.ready:
         problem = "The node is not ready, so its report and the state of its agent may be old"
         remedy = f"See kubectl describe node {quote(node.name)}, and the kubelet's log on it"
@@ -132,7 +132,7 @@ def objection(chosen: model.ChosenNodes, node: NodeState) -> str:
 
 
 def _old(name: str, facts: model.ClusterFacts) -> Iterator[Finding]:
-    """Yield a report that an agent should have renewed; without agent or node others say so."""
+    """Yield a finding if a running agent has not renewed its node's report for too long."""
     age = facts.age((facts.reports or {})[name]) or 0.0
     agent = next((pod for pod in facts.agents.get(name, ()) if pod.ready), None)
     ready = {node.name: node.ready for node in facts.nodes or ()}.get(name)
@@ -148,7 +148,7 @@ def _old(name: str, facts: model.ClusterFacts) -> Iterator[Finding]:
 
 
 def _no_report(name: str, pods: Iterable[model.ProgramPod]) -> Iterator[Finding]:
-    """Yield agents that should report and do not; one that is not ready has a finding already."""
+    """Yield a finding for each ready agent that should write a report and does not."""
     for pod in pods:
         if pod.ready:
             yield Finding.of(
@@ -209,9 +209,9 @@ def _shares(node: NodeState, report: model.NodeReport) -> Iterator[Finding]:
 
 
 def _empty(reports: Mapping[str, model.NodeReport]) -> Iterator[Finding]:
-    """Yield resources of which no node has a card: selectors name none, or nodes are to come.
+    """Yield a finding for each resource for which no node has a card.
 
-    A node without cards of a pool is as it should be, while another one has some.
+    A pool may lack cards on one node as long as another node has some.
     """
     cards: dict[str, int] = {}
     for pool in (pool for report in reports.values() for pool in report.pools):
@@ -228,7 +228,7 @@ def _empty(reports: Mapping[str, model.NodeReport]) -> Iterator[Finding]:
 
 
 def _spare(report: model.NodeReport) -> list[str]:
-    """Return cards of the node that no pool has, with their interfaces."""
+    """Return the names of the node's cards that are in no pool, with their interfaces."""
     unused = (card for card in report.cards if not card.resources and not card.gone)
     return [
         " ".join((card.name, *(f"({port.netdev})" for port in card.ports if port.netdev)))
@@ -251,7 +251,7 @@ def _versions(reports: Mapping[str, model.NodeReport]) -> Iterator[Finding]:
 
 
 def _standing(events: tuple[model.ClusterEvent, ...]) -> Iterator[Finding]:
-    """Yield troubles of which agents told in Events, as far as they stand."""
+    """Yield findings from the agents' Events about nodes whose trouble is not over yet."""
     last: dict[tuple[str, str], model.ClusterEvent] = {}
     for event in events:
         key = (event.name, event.reason)
@@ -295,7 +295,7 @@ def pod_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
 def _kept_away(
     pod: model.WaitingPod, facts: model.ClusterFacts, ours: Mapping[str, int]
 ) -> Iterator[Finding]:
-    """Yield a pod that labels or taints keep off all nodes which offer what it asks for."""
+    """Yield a finding if labels or taints keep a pod off all nodes with what it asks for."""
     wanted = [name for name in pod.resources if ours.get(name)]
     offering = [
         node
@@ -315,7 +315,7 @@ def _kept_away(
 
 
 def _last_words(events: Collection[model.ClusterEvent]) -> Mapping[tuple[str, str, str], str]:
-    """Return the last note about each pod, by namespace, name and reason."""
+    """Return the latest note of the Events about each pod, by namespace, name and reason."""
     notes: dict[tuple[str, str, str], str] = {}
     for event in sorted(events, key=lambda each: each.last):
         if event.kind == "Pod":
@@ -329,7 +329,10 @@ def _short_of_shares(
     ours: Mapping[str, int],
     others: Collection[str],
 ) -> Iterator[Finding]:
-    """Yield a pod that no node has the shares for, unless others offer what it waits for."""
+    """Yield a finding if no node has the shares that a pod waits for.
+
+    Resources of other device plugins, in `others`, are left out.
+    """
     note = words.get((pod.namespace, pod.name, "FailedScheduling"), "")
     short = [name for name in pod.resources if f"Insufficient {name}" in note]
     name = next((each for each in short if each in ours), short[0] if short else "")
@@ -399,7 +402,7 @@ def awaited(wrong: Iterable[Finding], what: str) -> tuple[Finding, ...]:
 
 
 def health(facts: model.ClusterFacts, wrong: Sequence[Finding]) -> model.ClusterHealth:
-    """Return the cluster's health; a part that was not read hides problems, never finds some."""
+    """Return the cluster's health by its errors; unknown if there are none but parts are unread."""
     if any(one.is_error for one in wrong):
         return model.ClusterHealth.PROBLEMS
     if facts.is_blind or facts.is_unreported:
@@ -434,7 +437,7 @@ def _programs(facts: model.ClusterFacts) -> Iterator[Finding]:
 
 
 def _workload(workload: model.Workload) -> Iterator[Finding]:
-    """Yield a DaemonSet on no node, a controller without a pod, an update under way."""
+    """Yield findings for a DaemonSet on no node, missing replicas, and an unfinished update."""
     is_agent = workload.role is model.ProgramRole.AGENT
     kind = "daemonset" if is_agent else "deployment"
     about = f"{kind}/{workload.title}"
@@ -488,7 +491,7 @@ def _policies(policies: Sequence[model.PolicyState]) -> Iterator[Finding]:
 
 
 def _node_policies(policies: Sequence[model.NodePolicyState]) -> Iterator[Finding]:
-    """Yield refused policies as errors; one that waits, or selects no node, may be meant so."""
+    """Yield an error for each refused policy, and advice for one that waits or selects no node."""
     for policy in policies:
         about = f"nodepolicy/{policy.name}"
         if not policy.seen:
@@ -524,7 +527,7 @@ def _pools(pools: Sequence[model.AddressPool]) -> Iterator[Finding]:
 
 
 def _advice(facts: model.ClusterFacts) -> Iterator[Finding]:
-    """Yield what is missing and not needed now."""
+    """Yield findings about optional parts that are not installed."""
     agents = [w for w in facts.workloads or () if w.role is model.ProgramRole.AGENT]
     if "NodeReport" in facts.missing:
         problem = "The kind NodeReport is not installed, so nothing is known of cards and pools"
@@ -558,9 +561,10 @@ _MARK = "rdma"  # an image that was pushed under another name still has it in it
 
 
 def program_role(template: model.ProgramTemplate) -> model.ProgramRole | None:
-    """Return the program that a container runs, None when it is another's.
+    """Return which of our programs a container runs; None if it runs another one.
 
-    Without words the image's own are run, which is the agent: so seeds S2 and S3 start it.
+    A container without a command runs its image's own, which is the agent: seeds S2 and S3 start it
+    so.
     """
     words = template.words
     image = template.image.rpartition("/")[2]  # a registry's name says nothing of what is in it
@@ -576,7 +580,7 @@ def program_role(template: model.ProgramTemplate) -> model.ProgramRole | None:
 
 
 def programs(workloads: Iterable[model.Workload]) -> tuple[model.Workload, ...]:
-    """Return those of agents and controllers, with what their words say."""
+    """Return the workloads that run agents or controllers, with what their options say."""
     found = []
     for each in workloads:
         networks, reports = says(each.words, "--networks"), says(each.words, "--role", "node")
@@ -586,14 +590,14 @@ def programs(workloads: Iterable[model.Workload]) -> tuple[model.Workload, ...]:
 
 
 def serves_cards(template: model.ProgramTemplate) -> bool:
-    """Decide whether a container is an agent with a node's cards; one that only labels has none."""
+    """Decide whether a container runs an agent that offers cards, and does not only label nodes."""
     words = template.words
     is_labeller = says(words, "--role", "node") and not says(words, "--role", "plugin")
     return program_role(template) is model.ProgramRole.AGENT and not is_labeller
 
 
 def says(words: Sequence[str], option: str, value: str = "") -> bool:
-    """Decide whether the words of a command have an option, with this value if one is given."""
+    """Decide whether a command line has an option, with this value if one is given."""
     if not value:
         return option in words
     return f"{option}={value}" in words or (option, value) in pairwise(words)

@@ -31,7 +31,7 @@ _REJECTED = 64
 
 
 class AgentLook(Frozen):
-    """One look of an agent at its node."""
+    """All facts that an agent learnt in one survey of its node, from which it writes a report."""
 
     version: str
     survey: Survey  # with what the node uses its interfaces for
@@ -52,12 +52,12 @@ class AgentLook(Frozen):
 
     @property
     def listed(self) -> tuple[pool_model.Pool, ...]:
-        """Return the pools as the kubelet hears of them."""
+        """Return the pools as they are offered to the kubelet."""
         return self.verdict.pools if self.served is None else self.served
 
 
 def node_report(look: AgentLook) -> model.NodeReport:
-    """Return the report of a look; where room is short, ill cards come first."""
+    """Return the report on a survey of a node; if it is long, unhealthy cards come first."""
     resources = _resources(look.verdict.pools)
     members = {card.id: card for pool in look.verdict.pools for card in pool.cards}
     reported = [
@@ -107,7 +107,7 @@ def node_report(look: AgentLook) -> model.NodeReport:
 
 
 def _policies(look: AgentLook) -> tuple[pool_model.PolicyAtNode, ...]:
-    """Return the outcome of each policy; a pool is recognized by the place it was read at."""
+    """Return the outcome of each policy on this node, whose pools are known by their source."""
     verdict, plan = look.verdict, look.plan
     taken = {pool.spec.resource: pool.spec.source for pool in verdict.pools}
     taken |= {each.wanted.resource: each.wanted.source for each in look.pending}
@@ -127,7 +127,7 @@ def _resources(pools: Sequence[pool_model.Pool]) -> Mapping[CardId, tuple[str, .
 
 
 def _reasons(card: Card, state: CardsState) -> tuple[str, ...]:
-    """Return why a card of a pool is ill; one held back after its return keeps its reason."""
+    """Return why a pool's card is unhealthy; a card held back keeps the reason it had before."""
     why = state.wrong.get(card.id)
     return card.reasons if why is None else (why,)
 
@@ -163,7 +163,7 @@ def _reported(
 
 
 def _carried(netdev: Netdev) -> Iterator[str]:
-    """Yield what the node needs an interface for, beside an address of its own."""
+    """Yield why the node needs an interface, apart from an address on it."""
     if netdev.default_route:
         yield f"the default route leads through {netdev.name}"
     if netdev.use and netdev.use.storage:
@@ -198,7 +198,7 @@ def _row(facts: model.ClusterFacts, node: str, report: model.NodeReport | None) 
 
 
 def _silence(facts: model.ClusterFacts, node: str, report: model.NodeReport | None) -> str:
-    """Return why nobody tells of the node's cards now, "" where its agent does."""
+    """Return why nothing current is known of the node's cards; "" if its agent reports."""
     agents = facts.agents.get(node, ())
     ready = {one.name: one.ready for one in facts.nodes or ()}
     if not ready.get(node, True):

@@ -31,9 +31,9 @@ def at_node(
     refused: Sourced,
     waits: Sourced,
 ) -> tuple[pools.PolicyAtNode, ...]:
-    """Return the outcome of each policy, the worst with the first sentence about it.
+    """Return the worst outcome of each policy on a node, with the first sentence about it.
 
-    `taken` says by resource the source of the pool that the node has, or will have when it can.
+    `taken` says by resource the source of the pool that the node has, or waits to get.
     """
     priorities = {pool.source: each.priority for each in policies for pool in each.pools}
     refusals, pending = tuple(refused), tuple(waits)
@@ -45,7 +45,7 @@ def rollup(
     nodes: Mapping[str, Labels],
     reports: Mapping[str, Sequence[pools.PolicyAtNode]],
 ) -> pools.PolicyRollup:
-    """Return the policy over the nodes that it selects; both mappings are by node."""
+    """Count a policy's outcomes on the nodes that it selects; both mappings are by node."""
     outcomes = [
         _remark(policy, name, reports.get(name))
         for name, labels in sorted(nodes.items())
@@ -107,7 +107,7 @@ def _at_node(
 def _remark(
     policy: pools.ClusterNodePolicy, node: str, report: Sequence[pools.PolicyAtNode] | None
 ) -> pools.PolicyRemark:
-    """Return the entry of a node, whose report has to be of this very generation."""
+    """Return a policy's outcome on one node; it is pending without a report on this generation."""
     if report is None:
         return pools.PolicyRemark(node, pools.PolicyOutcome.PENDING, _NO_REPORT)
     seen = next((each for each in report if each.name == policy.name), None)

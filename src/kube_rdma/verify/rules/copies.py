@@ -24,14 +24,14 @@ _OF_CLASS = "deviceclass.resource.kubernetes.io/"
 
 
 class ClaimOffers(Frozen):
-    """Reasons why claims give a node nothing, by node; an empty one where they give it."""
+    """Reasons why a node cannot meet claims, by resource or template and node; empty if it can."""
 
     resources: Mapping[str, Mapping[str, str]] = {}  # extended ones that a DeviceClass has
     templates: Mapping[str, str] = {}  # of the pod's own claims
     unread: str = ""  # why it is not known
 
     def lacks(self, resource: str, node: str) -> str:
-        """Return why a node without shares gives none by claims either; empty if claims give it."""
+        """Return why a node without shares cannot give the resource by claims; empty if it can."""
         plain = f"it offers no {resource}"
         if self.unread:
             return f"{plain}, and whether claims give it is not known: {self.unread}"
@@ -42,9 +42,9 @@ class ClaimOffers(Frozen):
 
 
 def claim_templates(manifest: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """Return the templates of a pod's claims; raise Refused for a claim by its name.
+    """Return the claim templates of a pod; raise Refused if it names a claim itself.
 
-    Copies cannot share one: it is allocated once, and its devices are those of one node.
+    Copies cannot share a claim: it is allocated once, and its devices are those of one node.
     """
     entries = manifest.get("spec", {}).get("resourceClaims") or ()
     for entry in entries:
@@ -71,7 +71,7 @@ def amounts(manifest: Mapping[str, Any]) -> dict[str, int]:
 def claims_for(
     resource: str, count: int, classes: Iterable[model.DeviceClass]
 ) -> tuple[model.ResourceClaim, ...]:
-    """Return the claims that the scheduler makes for an extended resource, one for each class."""
+    """Return the claims that the scheduler could make for an extended resource, one per class."""
     named = (one.name for one in classes if resource in (one.resource, _OF_CLASS + one.name))
     requests = ((name, model.ClaimRequest("card", name, count=count)) for name in named)
     return tuple(
@@ -87,7 +87,7 @@ def unmet(
     slices: tuple[ResourceSlice, ...],
     selectors: Selectors,
 ) -> tuple[str, ...]:
-    """Return for each claim why this node never meets it, empty for one that it may meet."""
+    """Return for each claim why this node can never meet it, empty if it may."""
     near = tuple(one for one in slices if (one.spec.node_name or node.name) == node.name)
     return tuple(
         _why(model.ClaimWorld(claim, (node,), classes, near), node, selectors) for claim in claims
@@ -158,7 +158,7 @@ def pod_for(manifest: Mapping[str, Any], node: str, run: str, where: str) -> dic
 
 
 def owned(document: dict[str, Any], check: tuple[str, str, str, str]) -> None:
-    """Let a copy belong to a BandwidthCheck (apiVersion, kind, name, uid), and go with it."""
+    """Make a BandwidthCheck (apiVersion, kind, name, uid) the owner of a copy."""
     version, kind, name, uid = check
     metadata = document["metadata"]
     metadata["labels"][CHECK_LABEL] = name
@@ -172,10 +172,10 @@ def fitting(
     resources: Collection[str],
     claims: ClaimOffers,
 ) -> Iterator[tuple[str, str]]:
-    """Yield each node with why it is left out, which is empty for those that take part.
+    """Yield each node with the reason why it is left out, empty for those that take part.
 
-    Nodes are those named, else all that offer the resources, as shares or by claims, and devices
-    for the pod's claims; a cordoned one is left out in either case.
+    Only nodes in `names` count, or else all with the resources, as shares or by claims, and with
+    devices for the pod's claims. A cordoned one is left out in either case.
     """
     for node in nodes:
         name, spec = node["metadata"]["name"], node.get("spec", {})
@@ -191,13 +191,13 @@ def fitting(
 
 
 def unshared(node: Mapping[str, Any], resources: Collection[str]) -> list[str]:
-    """Return the extended resources of which the kubelet of a node has no share to give."""
+    """Return those of the extended resources of which the node's allocatable has none."""
     allocatable = node.get("status", {}).get("allocatable", {})
     return [each for each in sorted(resources) if allocatable.get(each, "0") == "0"]
 
 
 def away(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return nodes whose kubelet is not Ready or silent, with its message: no copy starts there."""
+    """Return by node why no copy can start there: its condition Ready is not true."""
     conditions = {
         node["metadata"]["name"]: entry
         for node in nodes

@@ -23,9 +23,9 @@ Turn: TypeAlias = "list[tuple[PairedPod, PairedPod, int]]"  # client, server, ra
 
 
 def rounds(pods: Sequence[T], *, both_ways: bool = False) -> list[list[tuple[T, T]]]:
-    """Return rounds of pairs, client and server, in which every two meet once.
+    """Return rounds of pairs, client and server, in which any two pods meet once.
 
-    With `both_ways` once more with their parts exchanged.
+    With `both_ways` they meet once more with exchanged roles.
     """
     seats: list[T | None] = [*pods] if len(pods) % 2 == 0 else [*pods, None]
     plan = []
@@ -46,7 +46,7 @@ def rounds(pods: Sequence[T], *, both_ways: bool = False) -> list[list[tuple[T, 
 
 
 def turns(pods: Sequence[PairedPod], *, both_ways: bool = False) -> Iterator[Turn]:
-    """Yield what is measured at once: client, server and rail of each pair of a round."""
+    """Yield the turns of all pairs: client, server and rail of measurements that run together."""
     for pairs in rounds(pods, both_ways=both_ways):
         shared = [(near, far, near.by_rail.keys() & far.by_rail.keys()) for near, far in pairs]
         for rail in sorted(set().union(*(rails for _, _, rails in shared))):
@@ -54,7 +54,7 @@ def turns(pods: Sequence[PairedPod], *, both_ways: bool = False) -> Iterator[Tur
 
 
 def measurements(pods: Sequence[PairedPod], *, both_ways: bool = False) -> int:
-    """Return how many measurements all turns have, without making them."""
+    """Return the number of measurements of all pairs, without listing them."""
     counts = Counter(rail for pod in pods for rail in pod.by_rail)
     total = sum(count * (count - 1) // 2 for count in counts.values())
     return 2 * total if both_ways else total
@@ -63,7 +63,7 @@ def measurements(pods: Sequence[PairedPod], *, both_ways: bool = False) -> int:
 def turns_of(
     pairing: Pairing, pods: Sequence[PairedPod], *, both_ways: bool = False
 ) -> Iterable[Turn]:
-    """Return what is measured at once, turn by turn; no device is in a turn twice."""
+    """Return the turns of measurements that run together; no device is twice in one turn."""
     if pairing is Pairing.ALL:
         return turns(pods, both_ways=both_ways)
     chosen = _ring(pods) if pairing is Pairing.RING else _star(pods)
@@ -74,7 +74,7 @@ def turns_of(
 
 
 def planned(pairing: Pairing, pods: Sequence[PairedPod], *, both_ways: bool) -> int:
-    """Return how many measurements these turns have."""
+    """Return the number of measurements that `turns_of` plans."""
     if pairing is Pairing.ALL:
         return measurements(pods, both_ways=both_ways)
     return sum(map(len, turns_of(pairing, pods, both_ways=both_ways)))
@@ -111,7 +111,7 @@ def _ring(pods: Sequence[PairedPod]) -> list[Turn]:
 
 
 def _rounds(count: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield the links of a ring in rounds in which each member has one at most."""
+    """Yield rounds of links in a ring of `count` members, each member once in a round at most."""
     if count < 2:
         return
     links = [(place, (place + 1) % count) for place in range(count if count > 2 else 1)]
@@ -134,7 +134,7 @@ RailCard: TypeAlias = "tuple[str, int]"  # a pod's title and a rail
 
 
 def retries(rated: Sequence[RatedPair], pods: Sequence[PairedPod]) -> list[Turn]:
-    """Return what is measured once more, and with whom, in as few turns as may be."""
+    """Return turns that measure each suspect card again, each with a partner that is well."""
     results = _CardTally(rated)
     by_title = {pod.title: pod for pod in pods}
     wanted: Turn = []
@@ -147,7 +147,7 @@ def retries(rated: Sequence[RatedPair], pods: Sequence[PairedPod]) -> list[Turn]
 
 
 class _CardTally:
-    """Counts of good and bad measurements of each card, and the cards that it met."""
+    """Counts of good and bad measurements of each card, and the pods that it was measured with."""
 
     def __init__(self, rated: Sequence[RatedPair]) -> None:
         self._well: Counter[RailCard] = Counter()
@@ -164,11 +164,14 @@ class _CardTally:
             self._titles[outcome.rail].update({title: None for title, _ in ends})
 
     def suspects(self) -> list[RailCard]:
-        """Return the cards that are bad with all whom they met."""
+        """Return the cards with bad measurements and no good one."""
         return [card for card in self._bad if not self._well[card]]
 
     def partner(self, title: str, rail: int) -> str | None:
-        """Return a card that is mostly well, and chosen least often; else another suspect."""
+        """Return a pod to measure a suspect card with again, on its rail; None without one.
+
+        Good ones come first, and among these the one chosen least often.
+        """
         card = title, rail
         if self._again[card]:
             return None  # it was the partner of another one
@@ -179,7 +182,7 @@ class _CardTally:
         return min(new, key=lambda other: self._rank((other, rail)), default=None)
 
     def measured_again(self, suspect: RailCard, partner: RailCard) -> None:
-        """Note that the two have a measurement more."""
+        """Record that two cards are to be measured once more, with each other."""
         self._meet(suspect, partner)
         self._again.update((suspect, partner))
 

@@ -37,7 +37,7 @@ _ENDS_OF_OUTPUT = 300  # characters of an output without a table that a person g
 
 
 def perftest_words(run: PerftestRun, device: PodDevice, tcp_port: int) -> tuple[str, ...]:
-    """Return the command line of either end; a client's has the server's address behind it."""
+    """Return perftest's command line of a server; a client appends the server's address."""
     kind = "lat" if run.latency else "bw"
     words = [f"ib_{run.operation}_{kind}", "-F", "-d", device.name, "-i", str(device.port)]
     words += ["-p", str(tcp_port)]
@@ -59,7 +59,7 @@ def perftest_words(run: PerftestRun, device: PodDevice, tcp_port: int) -> tuple[
 
 
 def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
-    """Return a shell script that runs a server for so long at most, and says when it listens.
+    """Return a shell script that runs a server for `seconds` at most and reports when it listens.
 
     Ends exchange their queue pair numbers by TCP, or by RDMA_CM, which listens where no file tells.
     The server ends at a line of the script's stdin or at its end, so with the connection that has
@@ -82,7 +82,7 @@ def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
 
 
 def client_script(words: Sequence[str], seconds: int) -> str:
-    """Return a shell script that runs a client for so long; by RDMA_CM until a server answers.
+    """Return a shell script that runs a client for `seconds`; with RDMA_CM it retries.
 
     It begins after a second: a server that is dialled just before it listens may go on waiting for
     that client, and hears no other. So does that of a client which connected and was ended by a
@@ -102,12 +102,15 @@ def client_script(words: Sequence[str], seconds: int) -> str:
 
 
 def is_worth_a_try(failure: str) -> bool:
-    """Decide whether a run that failed with these words may pass when it is done again."""
+    """Decide whether a failed run with this output may succeed when repeated."""
     return any(words in failure for words in _PASSING)
 
 
 def table(text: str) -> tuple[PerftestRow, ...]:
-    """Return the rows of perftest's last table in an output; raise Unavailable without a result."""
+    """Return the rows of the last result table in perftest's output.
+
+    Raise Unavailable without a result.
+    """
     headers = list(_HEADER.finditer(text))
     if not headers:
         raise Unavailable(f"perftest printed no result: {_end(text)}")
@@ -121,9 +124,9 @@ def table(text: str) -> tuple[PerftestRow, ...]:
 
 
 def rows_of(words: Sequence[str], count: int) -> Iterator[tuple[str, ...]]:
-    """Yield what has the form of a row: two whole numbers, then `count` figures.
+    """Yield the word groups that look like table rows: two integers, then `count` figures.
 
-    Each word is looked at once for each of the few columns, whatever a pod prints.
+    Each word is examined once per column at most, whatever a pod prints.
     """
     at = 0
     while at + count + 2 <= len(words):
@@ -152,7 +155,7 @@ def _row(columns: Sequence[tuple[str, str]], cells: Sequence[str]) -> PerftestRo
 
 
 def _by_messages(size: int, figures: Mapping[str, float]) -> float:
-    """Return Gbit/s from messages per second, which have six digits where a bandwidth has two.
+    """Compute Gbit/s from the message rate, which has six digits where the bandwidth has two.
 
     A soft device on a busy machine stays below the 0.01 Gbit/s that perftest's average can show.
     """
@@ -161,7 +164,7 @@ def _by_messages(size: int, figures: Mapping[str, float]) -> float:
 
 
 def _measured(average: float) -> float:
-    """Return a figure that can be rated; raise Unavailable for the nan and inf of a clock at 0."""
+    """Return an average; raise Unavailable for one that is infinite, negative or no number."""
     if not math.isfinite(average) or average < 0:
         raise Unavailable(f"perftest measured nothing: its average is {average}")
     return average

@@ -73,12 +73,12 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}")
 
 
 def names_devices(document: Mapping[str, Any]) -> bool:
-    """Decide whether a pod's annotation has its devices, so that only ports are to be asked for."""
+    """Decide whether a pod's annotation lists its devices, so that only ports must be read."""
     return bool(_of_annotation(_annotation(document)))
 
 
 class _PlacedDevice(Frozen):
-    """A device that the pod's sysfs shows."""
+    """An RDMA device in a pod's sysfs, with its PCI function."""
 
     name: str
     pci: PciAddress | None
@@ -87,7 +87,7 @@ class _PlacedDevice(Frozen):
 def paired_pod(
     document: Mapping[str, Any], answer: str, cards: Iterable[PublishedCard] = ()
 ) -> PairedPod:
-    """Return a pod made of its object and of the probe's output; `cards` are those of its claims.
+    """Combine a pod's object and the probe's output; `cards` are those of its claims.
 
     A copy made for a node (verify/rules/copies) goes by the node's name.
 
@@ -130,7 +130,7 @@ def paired_pod(
 
 
 def short_title(document: Mapping[str, Any]) -> str:
-    """Return the name of a pod without its namespace; a copy goes by its node here too."""
+    """Return a pod's name without its namespace; for a copy, the name of its node."""
     metadata = document["metadata"]
     is_copy = LABEL in metadata.get("labels", {})
     return str(document["spec"]["nodeName"] if is_copy else metadata["name"])
@@ -141,7 +141,7 @@ def _annotation(document: Mapping[str, Any]) -> str:
 
 
 def _of_annotation(text: str) -> list[PodDevice]:
-    """Return the devices in the order of the pod's networks; networks without one are left out."""
+    """Return the devices that the annotation lists, in the order of the pod's networks."""
     devices = []
     for entry in _objects(text):
         name, index = entry.get("rdmaDevice"), entry.get("gidIndex")
@@ -154,7 +154,7 @@ def _of_annotation(text: str) -> list[PodDevice]:
 def _of_claims(
     cards: Iterable[PublishedCard], answer: str, ports: Iterable[tuple[str, int]]
 ) -> list[PodDevice]:
-    """Return the cards of claims that the pod shows, in their order, with the script's GID."""
+    """Return the claimed cards' devices that the pod shows, in order, with the script's GID."""
     listed = tuple(ports)
     places = dict(_PLACE.findall(answer))
     shown = [
@@ -175,7 +175,7 @@ def _of_claims(
 
 
 def _of_script(answer: str) -> list[PodDevice]:
-    """Return the devices that nccl_env.sh found: one GID index for all, where they have one."""
+    """Return the devices that nccl_env.sh found, with the one GID index it chose for all."""
     last = answer.strip().rpartition("\n")[2]
     variables = next(iter(_objects(f"[{last}]")), {})
     index = _word(variables.get("UCX_IB_GID_INDEX"))
@@ -218,7 +218,7 @@ _FUNCTIONS = (
 
 
 class OwnPods(Frozen):
-    """A pod for each node that can take part, and why others cannot."""
+    """The pods to create for a resource, one per node, and why other nodes get none."""
 
     resource: str
     by_node: Mapping[str, Mapping[str, Any]]
@@ -227,7 +227,7 @@ class OwnPods(Frozen):
 
 
 def own_pods(reports: Mapping[str, NodeReport], resource: str, image: str) -> OwnPods:
-    """Return the pods of a resource, by default the only one that nodes have; raise Refused."""
+    """Return a pod for each node of a resource, by default of the only one; raise Refused."""
     chosen = _chosen(reports, resource)
     by_node: dict[str, Mapping[str, Any]] = {}
     left_out: dict[str, str] = {}
@@ -244,9 +244,9 @@ def own_pods(reports: Mapping[str, NodeReport], resource: str, image: str) -> Ow
 
 
 def own_pod(resource: str, shares: int, image: str) -> dict[str, Any]:
-    """Return a pod on the node's own network, which may lock memory as verbs need it.
+    """Return a pod on the node's own network, with the right to lock memory for RDMA.
 
-    It tolerates taints that keep pods from being placed: nodes with cards often have one.
+    It tolerates NoSchedule taints: nodes with cards often have one.
     """
     return {
         "apiVersion": "v1",
@@ -294,7 +294,7 @@ def _chosen(reports: Mapping[str, NodeReport], wanted: str) -> str:
 
 
 def _hindered(pool: ReportedPool) -> str:
-    """Return why a pool gives a pod on the node's network nothing to measure with, else ""."""
+    """Return why a pod on the node's network cannot measure with a pool's share, else ""."""
     row = _row(pool)
     if row is not None and row.takes is Takes.FUNCTION:
         return _FUNCTIONS
@@ -307,7 +307,7 @@ def _row(pool: ReportedPool) -> ModeRow | None:
 
 
 def _shares(pool: ReportedPool, report: NodeReport) -> int:
-    """Return one where it opens all cards of the pool, else one for each healthy card."""
+    """Return the shares a pod asks for: one of a whole pool, else one for each healthy card."""
     row = _row(pool)
     if row is None or row.bind is Bind.POOL:
         return 1
@@ -330,7 +330,7 @@ def _unhealthy(report: NodeReport, resource: str) -> Iterator[tuple[str, str]]:
 
 
 def with_rails(pods: Sequence[PairedPod]) -> list[PairedPod]:
-    """Return the pods, in which those that lack devices know the rails of what they have."""
+    """Assign rails to the devices of pods that have fewer devices than others."""
     most = max((len(pod.devices) for pod in pods), default=0)
     whole = Counter(_names(pod) for pod in pods if len(pod.devices) == most)
     usual = whole.most_common(1)[0][0] if whole else ()
@@ -350,7 +350,7 @@ def _names(pod: PairedPod) -> tuple[str, ...]:
 
 
 def lonely(pods: Sequence[PairedPod]) -> Iterator[tuple[str, str]]:
-    """Yield devices that nothing can be measured with, and why; none if there is only one pod."""
+    """Yield devices on a rail of no other pod, with that reason; none for fewer than two pods."""
     if len(pods) < 2:
         return
     members = Counter(rail for pod in pods for rail in pod.by_rail)

@@ -43,7 +43,7 @@ def rate(
     standard: PairStandard,
     before: Mapping[PairKey, float] | None = None,
 ) -> tuple[RatedPair, ...]:
-    """Return each outcome with its rating; `before` has figures of an earlier run of its kind."""
+    """Rate each outcome; `before` has the figures of an earlier run of the same kind."""
     figures: dict[int, list[float]] = defaultdict(list)
     for outcome in outcomes:
         row = outcome.standing(latency=standard.latency)
@@ -57,7 +57,7 @@ def rate(
 
 
 def key(outcome: PairOutcome) -> PairKey:
-    """Return the name of a pair that stays from run to run."""
+    """Return what identifies a pair across runs: its client, server and rail."""
     return outcome.client, outcome.server, outcome.rail
 
 
@@ -88,7 +88,7 @@ def _of_line(outcome: PairOutcome, standard: PairStandard) -> float | None:
 
 
 def _around(figure: float | None, standard: PairStandard) -> float | None:
-    """Return the worst figure that the tolerance allows beside this one."""
+    """Return the worst figure that the standard tolerates beside this one; None for None."""
     if figure is None:
         return None
     sign = 1 if standard.latency else -1
@@ -99,7 +99,7 @@ def _around(figure: float | None, standard: PairStandard) -> float | None:
 
 
 def suspects(rated: Sequence[RatedPair]) -> tuple[Suspect, ...]:
-    """Return cards, nodes, rails and then pairs; of each kind that with most bad pairs first."""
+    """Return suspects: cards, nodes, rails, then pairs; each kind by number of bad pairs."""
     if all(_is_bad(pair) for pair in rated):
         return ()  # what all share, or what was asked for
     named: list[Suspect] = []
@@ -131,9 +131,9 @@ def _cards(pair: RatedPair) -> tuple[Cause, Cause]:
 
 
 def _rails(rated: Sequence[RatedPair]) -> tuple[list[tuple[int, Pairs]], Pairs]:
-    """Return the rails on which nearly every card is bad with nearly all peers, and the rest.
+    """Return the rails on which nearly all cards are bad with nearly all peers, and other pairs.
 
-    Where all rails are bad it is no leaf switch: then none is returned.
+    If all rails are bad the cause is no leaf switch, so none is returned.
     """
     by_rail: defaultdict[int, Pairs] = defaultdict(list)
     for pair in rated:
@@ -151,16 +151,16 @@ def _is_bad_rail(pairs: Pairs) -> bool:
 
 
 def _is_wide(pairs: Iterable[RatedPair]) -> bool:
-    """Decide whether nearly all cards of the node are bad, more than one.
+    """Decide whether nearly all cards of a node are bad, and more than one.
 
-    Pairs alone do not tell: of few, those of one bad card may be nearly all.
+    Pairs alone do not show that: if they are few, those of one bad card may be nearly all.
     """
     guilty, count = _nearly_all_bad((pair.outcome.rail, pair) for pair in pairs)
     return guilty > 1 and guilty >= NEARLY_ALL * count
 
 
 def _nearly_all_bad(parts: Iterable[tuple[Hashable, RatedPair]]) -> tuple[int, int]:
-    """Return how many parts have nearly all of their pairs bad, and how many parts there are."""
+    """Return the number of parts whose pairs are nearly all bad, and the number of all parts."""
     every: Counter[Hashable] = Counter()
     bad: Counter[Hashable] = Counter()
     for part, pair in parts:
@@ -172,9 +172,9 @@ def _nearly_all_bad(parts: Iterable[tuple[Hashable, RatedPair]]) -> tuple[int, i
 def _guilty(
     rated: Sequence[RatedPair], causes: Causes, fits: Callable[[Pairs], bool]
 ) -> tuple[list[tuple[Cause, Pairs]], Pairs]:
-    """Return causes with which nearly nobody is well, the worst first, and the pairs of none.
+    """Return causes whose pairs are nearly all bad, worst first, and pairs that none explains.
 
-    Each pair is taken out once and changes the counts of its ends alone: a heap has the rest.
+    Each pair is taken out once, which changes only the counts of its two ends.
     """
     tally = Tally(rated, causes)
     named: list[tuple[Cause, Pairs]] = []
@@ -191,7 +191,7 @@ def _peers(cause: Cause, pairs: Pairs) -> set[str]:
 
 
 class Tally:
-    """Counts of the pairs of each cause, and of its bad ones, while pairs are taken out."""
+    """Counts of all pairs and of bad pairs of each cause; explained pairs are taken out."""
 
     def __init__(self, rated: Sequence[RatedPair], causes: Causes) -> None:
         self._rated = rated
@@ -214,7 +214,7 @@ class Tally:
         heapq.heapify(self._heap)
 
     def worst(self) -> Cause | None:
-        """Return the next cause with nearly all of its pairs bad; None where nobody is well."""
+        """Return the next cause with nearly all pairs bad; None if there is none."""
         while self._heap and self._mixed:
             entry = heapq.heappop(self._heap)
             cause, count = entry[2], self._every[entry[2]]
@@ -223,14 +223,14 @@ class Tally:
         return None
 
     def pairs(self, cause: Cause) -> Pairs:
-        """Return the pairs of a cause that are not taken out."""
+        """Return the pairs of a cause that have not been taken out."""
         return [self._rated[place] for place in self._of[cause] if self._unexplained[place]]
 
     def is_proven(self, cause: Cause) -> bool:
-        """Decide whether what is left has two peers, or one that is well with others.
+        """Decide whether a cause has two peers left, or one that is well with other peers.
 
-        One such peer is enough for a card that lies in the ring next to two bad ones, whose pairs
-        with these are theirs. It has to have had two peers in all.
+        One such peer suffices for a card that is in the ring beside two bad ones, which explain its
+        other pairs. It must have had two peers in all.
         """
         if len(_peers(cause, self.pairs(cause))) >= _FEWEST_PEERS:
             return True
@@ -246,7 +246,7 @@ class Tally:
         return are_well and len(_peers(cause, every)) >= _FEWEST_PEERS
 
     def take_out(self, cause: Cause) -> None:
-        """Take out the pairs of a cause, for the causes at their other ends too."""
+        """Take out the pairs of a cause, which also lowers the counts of their other ends."""
         changed: set[Cause] = set()
         for place in self._of[cause]:
             if not self._unexplained[place]:
@@ -263,19 +263,19 @@ class Tally:
             heapq.heappush(self._heap, self._entry(end))
 
     def left(self) -> Pairs:
-        """Return the pairs that nothing explains."""
+        """Return the pairs that no cause has explained."""
         return [
             pair for pair, is_left in zip(self._rated, self._unexplained, strict=True) if is_left
         ]
 
     def _entry(self, cause: Cause) -> tuple[float, int, Cause]:
-        """Return the place in the heap: the worst first, by their part and then by their number."""
+        """Return a cause's key in the heap: by share of bad pairs, then by their number."""
         bad, count = self._bad[cause], self._every[cause]
         return -bad / max(count, 1), -bad, cause
 
 
 def _between(left: Pairs) -> Iterator[Suspect]:
-    """Yield bad pairs that no end explains, by their two ends."""
+    """Yield a suspect for every two pods with bad pairs that no other cause explains."""
 
     def two(pair: RatedPair) -> list[str]:
         return sorted(_titles(pair))
@@ -303,7 +303,7 @@ def _suspect(
     device: str | None = None,
     rail: int | None = None,
 ) -> Suspect:
-    """Return a cause with what its pairs say together; `pairs` are all that it has."""
+    """Return a suspect that summarizes its bad pairs; `pairs` are all pairs of the cause."""
     bad = [pair for pair in pairs if _is_bad(pair)]
     figures = [pair.figure for pair in bad if pair.figure is not None]
     dues = [pair.due for pair in bad if pair.due is not None]
@@ -324,7 +324,7 @@ def _suspect(
 
 
 def comparison(rated: Sequence[RatedPair], before: Mapping[PairKey, float]) -> RunComparison | None:
-    """Return the medians of both runs over the pairs that both have; None without an earlier."""
+    """Return the medians of two runs over their common pairs; None without an earlier run."""
     if not before:
         return None
     now = {key(pair.outcome): pair.figure for pair in rated if pair.figure is not None}
