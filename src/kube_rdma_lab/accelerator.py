@@ -23,11 +23,10 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 async def choose(parts: MachineParts, slowness: float) -> tuple[str, ...]:
-    """Return QEMU's options for the fastest way to run x86-64 guests that works here.
+    """Return QEMU's options for KVM if it works on this machine, else for emulation.
 
-    `slowness` is this machine's pace.
-
-    KVM's trial is made once per boot of this machine and remembered in the cache folder.
+    `slowness` is this machine's pace. KVM is tried once per boot of this machine; the cache folder
+    keeps the result.
     """
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return EMULATION
@@ -39,7 +38,7 @@ async def choose(parts: MachineParts, slowness: float) -> tuple[str, ...]:
 
 
 def recall() -> bool | None:
-    """Return what an earlier trial in this boot of the machine found, None if there was none."""
+    """Return whether an earlier trial in this boot found KVM working; None without one."""
     try:
         return _memory().read_text() == "works"
     except FileNotFoundError:
@@ -47,7 +46,7 @@ def recall() -> bool | None:
 
 
 def remember(works: bool) -> None:
-    """Keep a trial's result until the machine boots again."""
+    """Store the result of the KVM trial until the machine boots again."""
     for old in cache_root().glob("kvm-*"):
         old.unlink()
     _memory().write_text("works" if works else "fails")
@@ -58,7 +57,7 @@ def _memory() -> Path:
 
 
 async def kvm_works(parts: MachineParts, seconds: float) -> bool:
-    """Run a guest on KVM that only switches itself off; False when it has not after `seconds`."""
+    """Boot a KVM guest that only powers off; return False unless it ends within `seconds`."""
     argv = [*parts.qemu.system_argv, "-machine", "q35", *KVM, "-m", "512", "-no-reboot"]
     argv += ["-nodefaults", "-no-user-config", "-display", "none"]
     argv += ["-kernel", str(parts.kernel), "-initrd", str(parts.initrd)]

@@ -18,7 +18,7 @@ ANSWER_SECONDS = 30.0  # of one request; who waits asks again
 
 
 class ApiClient:
-    """Requests to one API server; `pki` is the folder of a lab's certificates."""
+    """A client of one API server; `pki` is the folder with the lab's certificates."""
 
     def __init__(self, pki: Path, server: str) -> None:
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
@@ -41,21 +41,24 @@ class ApiClient:
         return [] if answer is None else list(answer["items"])
 
     def document(self, path: str, form: str = "application/json") -> dict[str, Any] | None:
-        """Return what there is at a path, in a `form` (a media type); None if there is nothing."""
+        """Return the JSON at a path, asked for by media type `form`; None if nothing is there."""
         answer = self._ask(path, form)
         return None if answer is None else dict(json.loads(answer))
 
     def create(self, path: str, document: dict[str, Any]) -> bool:
-        """Create an object; False where there is no such place, Unavailable when it is refused.
+        """Create an object; return False without its path, raise Unavailable when it is refused.
 
-        In JSON as Go's maps have it: an API server keeps a RawExtension, such as the parameters of
-        a claim, byte by byte, and takes another order of its fields for another value later.
+        The JSON is sorted as Go's maps are. An API server keeps a RawExtension, such as a claim's
+        parameters, byte by byte, so another order is another value.
         """
         body = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
         return self._ask(path, "application/json", body) is not None
 
     def _ask(self, path: str, form: str = "*/*", body: bytes | None = None) -> bytes | None:
-        """Return an answer, None where there is nothing; with a `body` it is a POST."""
+        """Send a GET, or a POST of `body`, and return the answer; None for 404.
+
+        Raise Unavailable for other errors.
+        """
         # The server is the lab's, at an https address.
         headers = {"Accept": form} | ({"Content-Type": form} if body else {})
         request = urllib.request.Request(f"{self._server}{path}", body, headers)  # noqa: S310

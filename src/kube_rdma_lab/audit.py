@@ -34,9 +34,9 @@ _NOBODY = {
 
 
 def policy() -> dict[str, Any]:
-    """Return the audit policy, in which the first rule that fits a request counts.
+    """Return the API server's audit policy, whose first rule that fits a request applies.
 
-    A watch and an exec are written when they begin, for they may never end.
+    A watch and an exec are logged when they begin, for they may never end.
     """
     left_out = [{"level": "None", key: names} for key, names in _NOBODY.items()]
     return {

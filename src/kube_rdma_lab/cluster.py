@@ -43,7 +43,7 @@ def shell(lab: Lab, node: str, *words: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Direct:
-    """The readers and writers of a cluster that work without kubectl."""
+    """The clients that read and create a cluster's objects without kubectl."""
 
     reader: Reader
     creator: Creator
@@ -51,7 +51,7 @@ class _Direct:
 
 @functools.lru_cache(maxsize=8)
 def _direct(pki: Path, api: str, started: float) -> _Direct:
-    """Return a client of the lab, made anew for a lab that has started later at the same place.
+    """Return cached clients of a lab; another start of the lab, by `started`, makes new ones.
 
     Such a lab has other certificates and kinds.
     """
@@ -103,7 +103,7 @@ def ready(lab: Lab, *pods: str, namespace: str = "default") -> None:
 
 
 def label_cards(lab: Lab) -> None:
-    """Label every node as one with cards, as Node Feature Discovery does with NVIDIA's."""
+    """Label every node as having RDMA cards, as Node Feature Discovery does with NVIDIA's."""
     kubectl(lab, "label", "node", "--all", "--overwrite", f"{CARDS_LABEL}=true")
 
 
@@ -134,7 +134,7 @@ def wait_for_resource(
 
 
 def _written_down(lab: Lab, nodes: Collection[str], resource: str) -> set[int]:
-    """Return the numbers of healthy shares that kubelets have on disk (cm/devicemanager)."""
+    """Return the numbers of healthy shares in the nodes' kubelet checkpoints, each once."""
     data = (json.loads(shell(lab, node, "cat", CHECKPOINT))["Data"] for node in nodes)
     return {len((each["RegisteredDevices"] or {}).get(resource) or ()) for each in data}
 
@@ -145,10 +145,10 @@ def until_on_node(lab: Lab, node: str, condition: str) -> None:
 
 
 def until_chained(lab: Lab, *nodes: str) -> None:
-    """Wait until the agents of these nodes, or of all nodes, are in the CNI configuration.
+    """Wait until the agents of these nodes, or of all, have added themselves to the CNI list.
 
-    A rollout is over when they do. An agent that was killed or stopped, or whose file somebody
-    rewrote, is waited for by this alone.
+    A rollout is over then. After an agent was killed or stopped, or its file rewritten, only this
+    wait shows that it is back.
     """
     for node in nodes or [spec.name for spec in lab.topology.nodes]:
         until_on_node(lab, node, "grep -q kube-rdma /etc/cni/net.d/*.conflist")

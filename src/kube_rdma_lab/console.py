@@ -26,7 +26,7 @@ MOST_ENDS = 5
 
 
 class Console:
-    """A follower of a console log: the stages that were reached, and when it last grew."""
+    """A follower of a node's console log: which boot stages it showed, and when it last grew."""
 
     def __init__(self, node: str, log: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._node = node
@@ -40,12 +40,15 @@ class Console:
         self.hung = ""  # the task that its kernel will not let go
 
     async def reached(self, stage: str) -> bool:
-        """Read what is new; True once `stage` was reached, Unavailable when the boot failed."""
+        """Read new output; return whether `stage` was reached.
+
+        Raise Unavailable when the boot failed.
+        """
         self.read()
         return stage in self._stages
 
     def read(self) -> None:
-        """Take what is new; raise Unavailable when the boot failed."""
+        """Read new output of the console; raise Unavailable when the boot failed."""
         with self._log.open("rb") as source:
             source.seek(self._offset)
             new = source.read()

@@ -29,7 +29,7 @@ ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """Running programs of the control plane and the authority that signed them."""
+    """The running programs of the control plane, and the authority of their certificates."""
 
     authority: Authority
     programs: tuple[Program, ...]
@@ -136,7 +136,7 @@ def apiserver(binaries: Path, pki: Path) -> list[str | Path]:
 
 
 def _client(binaries: Path, pki: Path, user: str) -> list[str | Path]:
-    """Return what the command lines of controller manager and scheduler share."""
+    """Return the options that controller manager and scheduler have in common."""
     return [
         binaries / f"kube-{user}",
         f"--kubeconfig={pki}/{user}.kubeconfig",
@@ -167,7 +167,7 @@ def scheduler(binaries: Path, pki: Path) -> list[str | Path]:
 
 
 def _admits_pods(client: ApiClient) -> bool:
-    """Return whether the default namespace has its service account; pods are refused without."""
+    """Return whether the default namespace has its service account, without which no pod starts."""
     return any(each["metadata"]["name"] == "default" for each in client.items(ACCOUNTS))
 
 

@@ -32,7 +32,7 @@ class Creator:
         self._kinds = kinds
 
     def create(self, documents: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-        """Create objects in their order; return those that are left from one that cannot be."""
+        """Create objects in order; return the rest, from the first that must be left to kubectl."""
         for place, document in enumerate(documents):
             if not self._created(document):
                 return documents[place:]
@@ -51,7 +51,7 @@ class Creator:
 
 
 def _remembered(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document with itself in its annotations."""
+    """Return a document with kubectl's last-applied annotation, which contains the document."""
     metadata = document["metadata"]
     text = json.dumps(document, separators=(",", ":"), sort_keys=True) + "\n"
     annotations = {**(metadata.get("annotations") or {}), LAST_APPLIED: text}

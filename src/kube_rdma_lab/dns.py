@@ -64,7 +64,7 @@ def ready(address: tuple[str, int] = READY) -> bool:
 
 
 def objects() -> str:
-    """Return what kubectl applies before CoreDNS starts: what it may read, and its Service."""
+    """Return the manifest that CoreDNS needs before it starts: namespace, rights and Service."""
     items = (_namespace(), *_rights(), *_service())
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 

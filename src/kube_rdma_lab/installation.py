@@ -13,6 +13,6 @@ from kube_rdma_lab.build.product import IMAGE
 def objects(
     layers: Sequence[Document], preset: str = "", part: str = ""
 ) -> tuple[dict[str, Any], ...]:
-    """Return what `kube-rdma render` prints with the lab's image where no layer names another."""
+    """Return the objects of `kube-rdma render`, with the lab's image unless a layer has another."""
     image = installation.assignment(f"image.repository={IMAGE}")
     return installation.objects([image, *layers], preset, part)

@@ -22,14 +22,14 @@ class UnknownKindError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The path of a kind's objects; in a namespace they are below its part if `namespaced`."""
+    """A kind's place in the API: path of its version, plural, and whether it has namespaces."""
 
     path: str  # /apis/apps/v1
     plural: str
     namespaced: bool
 
     def at(self, namespace: str, name: str = "") -> str:
-        """Return the path of an object or, without a name, of all; no namespace is any."""
+        """Return the API path of an object, or of all without a name; "" means all namespaces."""
         parts = [self.path]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]

@@ -166,7 +166,7 @@ def up(
 
 
 def _build_report(report: progress.Report) -> Callable[[build.BuildEvent], None]:
-    """Return the build's listener: its artifacts are steps like any other."""
+    """Return a listener to build events that reports each artifact as a step."""
     phases = {"building": Phase.STARTED, "built": Phase.DONE, "cached": Phase.CACHED}
 
     def listen(event: build.BuildEvent) -> None:
@@ -220,6 +220,6 @@ def down(name: str) -> bool:
 
 
 def _clear(home: Path) -> bool:
-    """Remove what a lab left: the kernel keeps its control groups, the disk its folder."""
+    """Remove a lab's control groups and its folder; return False if there was no folder."""
     cgroups.remove_all(home)
     return state.clear(home)

@@ -20,7 +20,7 @@ def tap(node: NodeSpec, position: int) -> str:
 
 
 def end(node: NodeSpec, position: int) -> str:
-    """Return the name of the node's side: a native node takes it, a user-mode kernel opens it."""
+    """Return the name of a node's end of a veth, by the node's number and the card's position."""
     return f"n{node.index}e{position}"
 
 

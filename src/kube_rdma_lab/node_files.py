@@ -19,7 +19,7 @@ from kube_rdma_lab.topology import CONTROL_PLANE_IP, POD_CIDR, NodeKind, NodeSpe
 
 
 def write(folder: Path, node: NodeSpec, topology: Topology) -> None:
-    """Write what a node knows of itself and of its network."""
+    """Write a node's files: its name, addresses, cards, routes, hosts and default CNI list."""
     (folder / "cni").mkdir(parents=True)
     (folder / "node.env").write_text(
         f"NODE={node.name}\nCLUSTER_IP={node.ip}\nGATEWAY={CONTROL_PLANE_IP}\n"

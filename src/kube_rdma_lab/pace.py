@@ -23,7 +23,7 @@ SLOW = 1.5
 
 
 def measure() -> float:
-    """Return how many times as long as the reference this machine takes; 0.5 is twice as fast.
+    """Measure this machine's pace: its time for a fixed work, as a multiple of the reference's.
 
     Limits of a control group count as well, for the work runs in the group of the caller.
     """
@@ -36,10 +36,10 @@ def measure() -> float:
 
 
 def of_boot(seconds: float) -> float:
-    """Return the pace that the boot of a lab's machines shows."""
+    """Return the pace by the seconds that a lab's machines took to boot."""
     return seconds / REFERENCE_BOOT_SECONDS
 
 
 def describe(pace: float, what: str = "machine") -> str:
-    """Return the sentence for people: how this machine, or another thing of it, compares."""
+    """Return a sentence with the pace of this machine, or of another `what`, for people."""
     return f"{'slow ' if pace >= SLOW else ''}{what}: {pace:.1f} × the reference"

@@ -23,7 +23,7 @@ MOST_BETWEEN_LOOKS = 5.0  # seconds of quiet; looks are 2 s apart where the mach
 
 
 class Patience:
-    """Remembers the facts of one wait; `lost` says when it is time to give up."""
+    """A wait that is given up after too long a time without new facts."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Patience:
         return self._quiet * self._slowness
 
     def lost(self, facts: Iterable[Hashable]) -> bool:
-        """Take the facts of now; return True after a quiet that is too long for this machine."""
+        """Add the present facts; return whether nothing new came for too long."""
         now = self._clock()
         self._quiet_so_far += min(now - self._last, MOST_BETWEEN_LOOKS)
         self._last = now

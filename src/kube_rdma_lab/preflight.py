@@ -49,7 +49,7 @@ def needed_tools(topology: Topology) -> dict[str, str]:
 
 
 def check(topology: Topology) -> None:
-    """Raise Refused for the first thing that stands against booting `topology` here."""
+    """Raise Refused for the first obstacle to booting `topology` on this machine."""
     if platform.machine() != "x86_64":
         raise Refused(
             f"this machine is {platform.machine()}, the lab's nodes are x86_64",

@@ -16,7 +16,7 @@ MARKS = {Phase.DONE: "✓", Phase.CACHED: "·", Phase.AGAIN: "↻"}
 
 
 class Printer:
-    """Prints events; as a context manager it shows the live line inside the block alone."""
+    """A printer of build and boot steps to stderr; as a context manager it has a live line."""
 
     def __init__(self) -> None:
         self._live: Live | None = None
@@ -42,7 +42,7 @@ class Printer:
             self._live.stop()
 
     def __call__(self, event: Event) -> None:
-        """Show one event."""
+        """Print a step's event, and update the live line of running steps."""
         if event.phase == Phase.STARTED:
             self._running[event.step] = None
         else:

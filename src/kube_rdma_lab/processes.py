@@ -44,7 +44,7 @@ def weigh_session() -> None:
 
 
 class Program:
-    """A program of the lab, started by `running`; its output is appended to `log`."""
+    """A restartable program of the lab, made by `running`; its output is appended to `log`."""
 
     _process: asyncio.subprocess.Process
 
@@ -65,7 +65,7 @@ class Program:
         self._is_wanted.set()
 
     async def start(self) -> None:
-        """Prepare what the program begins with, and start it."""
+        """Call `prepare`, then start the program."""
         await self._prepare()
         await self._launch()
 
@@ -95,14 +95,14 @@ class Program:
             await self._process.wait()
 
     async def resume(self) -> None:
-        """Start a program that was paused, with what it left; nothing to do for one that runs."""
+        """Start a paused program without `prepare`; do nothing for one that runs."""
         if not self.running:
             await self._launch()
         self._is_wanted.set()
 
     @property
     def pid(self) -> int:
-        """Return the program's process number in our PID namespace."""
+        """Return the program's pid in this process's PID namespace."""
         return self._process.pid
 
     @property
@@ -111,7 +111,7 @@ class Program:
         return self._process.returncode is None
 
     async def ended(self) -> Unavailable:
-        """Wait until the program ends by itself and return what to tell about it."""
+        """Wait until the program ends unasked; return an error with exit code and last output."""
         code = await self._process.wait()
         while not self._is_wanted.is_set():
             await self._is_wanted.wait()
@@ -121,10 +121,10 @@ class Program:
     async def until(
         self, condition: Callable[[], Awaitable[bool]], patience: Patience | None = None
     ) -> None:
-        """Wait for `condition`; raise Unavailable when the program ends before it holds.
+        """Wait for `condition`; raise Unavailable if the program ends before it holds.
 
-        Or when the program's log stands still for longer than `patience` lasts; without one the
-        condition has to have an end of its own.
+        Also raise it if its log stands still for longer than `patience` allows. Without a patience
+        the condition has to end by itself.
         """
         waiting = asyncio.ensure_future(self._poll(condition, patience))
         ending = asyncio.ensure_future(self.ended())
@@ -148,7 +148,7 @@ class Program:
             await asyncio.sleep(POLL_SECONDS)
 
     async def stop(self) -> None:
-        """End the program: ask first, then insist."""
+        """Stop the program by its farewell signal, and kill it after STOP_SECONDS."""
         if not self.running:
             return
         self._process.send_signal(self._farewell)
@@ -160,7 +160,7 @@ class Program:
 
 
 async def nothing() -> None:
-    """Prepare nothing."""
+    """Do nothing before the start of a program."""
 
 
 @contextlib.asynccontextmanager

@@ -18,7 +18,7 @@ from kube_base.errors import Broken, KubeError, Unavailable
 
 
 class Phase(StrEnum):
-    """The phase of a step; CACHED is done without work."""
+    """The phase of a step of the lab's start; a CACHED one needed no work."""
 
     STARTED = "started"
     DONE = "done"
@@ -30,7 +30,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened to one step; `note` says why when it FAILED or begins AGAIN."""
+    """A change of one step's phase; `note` says why it FAILED or begins AGAIN."""
 
     step: str
     phase: Phase
@@ -51,7 +51,7 @@ def step(report: Report, name: str) -> Iterator[None]:
 
 
 class PipeReport:
-    """A report to a follower of the supervisor: events as JSON lines, flushed at once."""
+    """A report that writes events as JSON lines to a pipe, for the follower of a supervisor."""
 
     def __init__(self, sink: IO[str]) -> None:
         self._sink = sink
@@ -63,7 +63,7 @@ class PipeReport:
 
 
 def follow(source: IO[str], report: Report) -> None:
-    """Pass events on until the lab is ready; raise what made it fail.
+    """Report a supervisor's events until the lab is ready; raise the error of a failed start.
 
     Raise Unavailable when the pipe closes before: the supervisor was killed.
     """

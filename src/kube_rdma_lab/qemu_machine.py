@@ -44,7 +44,7 @@ def numa(node: NodeSpec) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class PciDevice:
-    """One PCI device to place: what it is, the socket it belongs to, the switch that it shares."""
+    """A PCI device for QEMU: options, NUMA node, and the number of its switch (0: none)."""
 
     options: str
     numa_node: int
@@ -53,7 +53,7 @@ class PciDevice:
 
 
 def functions(node: NodeSpec) -> list[PciDevice]:
-    """Return the cards, then the ghosts; VGA memory is the least that the device takes."""
+    """Return a node's cards, then its ghost GPUs, as QEMU devices."""
     cards = []
     for position, nic in enumerate(node.nics, start=1):
         options = f"{NIC_DEVICES[nic.kind]},netdev=net{position},mac={node.mac(position)},romfile="

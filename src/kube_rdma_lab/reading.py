@@ -29,7 +29,7 @@ class Reader:
         self._kinds = kinds
 
     def get(self, words: Sequence[str]) -> dict[str, Any] | None:
-        """Return an object or a list as kubectl prints it; None: only kubectl can tell."""
+        """Return an object or list as kubectl would print it; None if kubectl itself is needed."""
         try:
             question = _PARSER.parse_args(words)
             document = self._client.document(self._place(question))
@@ -68,7 +68,7 @@ _PARSER = _parser()
 
 
 def _as_printed(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document with what kubectl adds to a list's items, and without what it hides."""
+    """Change a document as kubectl does: add kinds to a list's items, drop managedFields."""
     objects = [document]
     if "items" in document:
         kind = document["kind"].removesuffix("List")

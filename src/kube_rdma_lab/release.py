@@ -15,7 +15,7 @@ from kube_rdma_lab.paths import PACKAGE
 
 
 class Release(StrEnum):
-    """A set of versions that go.mod files of modules/ pin."""
+    """The lab's releases: sets of component versions that go.mod files of modules/ pin."""
 
     NEWEST = "newest"
     OLDER = "older"  # Kubernetes 1.30 and containerd 1.7, for what fleets still run
@@ -24,11 +24,11 @@ class Release(StrEnum):
 
     @property
     def differences(self) -> Differences:
-        """Return what a lab of this release does differently."""
+        """Return how a lab of this release differs from others."""
         return DIFFERENCES[self]
 
     def shelf(self, name: str) -> str:
-        """Return the name in the store of what is made anew for each release."""
+        """Return an artifact's name in the store with the release added, unless that is NEWEST."""
         return name if self is Release.NEWEST else f"{name}-{self}"
 
 

@@ -30,7 +30,7 @@ REFUSED = "Refused"  # how the reasons of kube-rdma's events end that need a cha
 
 
 def facts(documents: Mapping[str, Sequence[Object]]) -> Iterator[Hashable]:
-    """Yield what is true of a cluster now; `documents` are lists of objects by their PATHS' name.
+    """Yield facts about a cluster; `documents` are its objects, listed by their PATHS' name.
 
     Times, counts and other numbers of an event are left out: the same event again is no news.
     """
@@ -92,11 +92,11 @@ _READERS = {
 def hopeless(
     documents: Mapping[str, Sequence[Object]], concerns: Collection[str], since: str
 ) -> str | None:
-    """Return why a wait is in vain: a container that cannot live, or a refusal of what it is for.
+    """Return why waiting is hopeless: a dead container or a refusal; None if it is not.
 
-    `concerns` are words of kubectl: ``pod/x`` for one object, ``node`` for every one of a kind.
-    With READY among them, a pod that has failed ends the wait too; other conditions may want that.
-    `since` is an RFC 3339 time: events before it belong to somebody else's story.
+    `concerns` are words of kubectl: ``pod/x`` for one object, ``node`` for all of a kind. With
+    READY among them a failed pod is hopeless too; other conditions may wait for a failure. `since`
+    is an RFC 3339 time: earlier events do not count.
     """
     for pod in documents.get("pods", ()):
         name = pod["metadata"]["name"]
@@ -116,7 +116,7 @@ def hopeless(
 
 
 def _failure(status: Object) -> str | None:
-    """Return how a pod ended that never becomes Ready again; the kubelet's refusal is one way."""
+    """Say how a pod ended in phase Failed, as one refused by its kubelet does; else None."""
     if status.get("phase") != "Failed":
         return None
     return f"failed: {status.get('reason', '')} {status.get('message', '')}".rstrip(": ")
@@ -141,7 +141,7 @@ def _when(event: Object) -> str:
 
 
 def summary(documents: Mapping[str, Sequence[Object]], lines: int = 8) -> str:
-    """Return what a person wants to see first of a cluster that stands still."""
+    """Return lines about pods that are not ready and the latest warnings, for people."""
     waiting = [
         f"pod {pod['metadata']['namespace']}/{pod['metadata']['name']} is {status.get('phase')}"
         for pod in documents.get("pods", ())

@@ -109,7 +109,7 @@ class Supervisor:
     async def _start_machines(
         self, stack: contextlib.AsyncExitStack, boot: Boot
     ) -> dict[NodeSpec, Program]:
-        """Start the machines, which take all that they know with them at boot."""
+        """Write the files of all machines and boot these; return their programs."""
         key = write_ssh_key(self._home / "ssh.key")
         programs: dict[NodeSpec, Program] = {}
         for node in self._topology.machines:
@@ -166,8 +166,7 @@ class Supervisor:
 async def supervise(supervisor: Supervisor, follower: int) -> None:
     """Run the supervisor until SIGTERM or SIGINT cancels it; repeated signals change nothing.
 
-    While the lab boots, so does the end of file on `follower`, the pipe from `up`: nobody waits
-    for this lab any more.
+    Until the lab is ready, the end of file on `follower`, the pipe from `up`, cancels it too.
     """
     task = asyncio.ensure_future(supervisor.run())
     loop = asyncio.get_running_loop()
@@ -191,7 +190,7 @@ def _slowness(home: Path) -> float:
 
 
 def first_error(error: BaseException) -> BaseException:
-    """Return the error itself, or the first leaf of a task group's."""
+    """Return the first exception in nested exception groups, or the error itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

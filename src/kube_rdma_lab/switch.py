@@ -54,7 +54,7 @@ async def listening(home: Path, programs: Sequence[Program]) -> AsyncIterator[No
 
 
 def turn(home: Path, word: Word, program: str) -> None:
-    """Ask a lab to end, kill or start a program of its control plane or a machine.
+    """Ask a lab's supervisor to end, kill or start a program of the control plane or a machine.
 
     Raise Refused if there is no such program, Unavailable when no supervisor answers.
     """

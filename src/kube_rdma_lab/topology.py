@@ -122,7 +122,7 @@ class NodeSpec:
 
     @property
     def kernel_words(self) -> tuple[str, ...]:
-        """Return words for the kernel; the RDMA namespace mode can be chosen only there."""
+        """Return the kernel's boot option for the RDMA namespace mode; empty for the default."""
         exclusive = self.rdma_netns is RdmaNetns.EXCLUSIVE
         return ("ib_core.netns_mode=0",) if exclusive else ()
 
@@ -175,7 +175,7 @@ class Topology:
 
     @property
     def wants_drivers(self) -> bool:
-        """Return whether some machine gets its RDMA modules from a driver's container."""
+        """Return whether a machine boots without RDMA modules, for which it needs driver images."""
         return any(not node.rdma_at_boot for node in self.machines)
 
     @property
@@ -185,7 +185,7 @@ class Topology:
 
     @property
     def reference(self) -> str:
-        """Return the text from which `find` makes this topology again, in any process."""
+        """Return a text from which `find` makes the same topology, also in another process."""
         is_built_in = self.name.partition(":")[0] in TOPOLOGIES
         return self.name if is_built_in else json.dumps(asdict(self))
 

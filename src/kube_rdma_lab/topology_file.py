@@ -115,9 +115,10 @@ MODELS: dict[str, type[BaseModel]] = {"nodes": NodeEntry, "nics": NicEntry, "gpu
 
 
 def choose(wanted: str, nodes: int | None) -> Topology:
-    """Return the topology that the options --topology and --nodes mean.
+    """Return the topology that the options --topology and --nodes name.
 
-    `wanted` is a name, or a file by its ending. Refused with all faults of it.
+    `wanted` is a topology's name, or a file if it ends like one. Raise Refused with all faults of a
+    file.
     """
     is_file = wanted.endswith(ENDINGS)
     chosen = load(Path(wanted)) if is_file else topology.find(wanted)
@@ -186,7 +187,7 @@ def _not_allowed(value: object, path: document.Path, text: Document) -> Refused:
 
 
 def _contradictions(entry: TopologyEntry, text: Document) -> Iterator[Refused]:
-    """Yield what no single field shows."""
+    """Yield the faults of a topology that concern several fields or nodes."""
     machines = [number for number, node in enumerate(entry.nodes) if not node.native]
     for number in machines[MAX_MACHINES:]:
         problem = f"the lab has {MAX_MACHINES} machines already"
@@ -201,7 +202,7 @@ def _contradictions(entry: TopologyEntry, text: Document) -> Iterator[Refused]:
 
 
 def _of_user_mode(node: NodeEntry, place: document.Path, text: Document) -> Iterator[Refused]:
-    """Yield what a user-mode kernel does not have; its RDMA is no module."""
+    """Yield a fault for each field that a node with a user-mode kernel cannot have."""
     remedy = "Remove it, or leave user_mode out"
     if not node.rdma_at_boot:
         problem = "a user-mode kernel has RDMA from the beginning"
@@ -223,7 +224,7 @@ def _kind(entry: NodeEntry) -> NodeKind:
 
 
 def _of_kind(node: NodeEntry, place: document.Path, text: Document) -> Iterator[Refused]:
-    """Yield the fields of the other kind; and a tree that is not there."""
+    """Yield a fault for each field of the other node kind, and for a missing tree."""
     if not node.native:
         if node.tree:
             remedy = "Write native: true, or give it nics instead"

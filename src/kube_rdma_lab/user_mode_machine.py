@@ -21,14 +21,15 @@ CARD_KINDS = {NicKind.VIRTIO: "card", NicKind.IGB: "sriov"}
 
 
 def wire(position: int) -> str:
-    """Return the kernel's name of an interface's wire; positions as in NodeSpec.mac."""
+    """Return a wire interface's name in the user-mode kernel; positions as in NodeSpec.mac."""
     return f"vec{position}"
 
 
 def wires(node: NodeSpec) -> list[str]:
-    """Return options for the node's ends of wires, the cluster's first; wires.py opens rails.
+    """Return options for a node's network wires: the cluster's first, then those of cards.
 
-    A card has its own MAC; the wire that it sends through has another.
+    The file descriptors of the latter are opened by wires.py. A card has its own MAC; its wire has
+    another.
     """
     cluster = f"{wire(0)}:transport=raw,ifname={end(node, 0)},mtu=1500,mac={node.mac(0)}"
     rails = (

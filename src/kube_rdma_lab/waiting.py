@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 
 class Vigil:
-    """A wait that looks at the cluster now and then; it raises Unavailable when it is in vain."""
+    """A watcher of a lab during a wait, which raises Unavailable once waiting is hopeless."""
 
     def __init__(self, lab: Lab, purpose: str, concerns: Collection[str] = ()) -> None:
         """Give up, too, when one of `concerns` can never become ready (signs.hopeless)."""
@@ -63,7 +63,7 @@ class Vigil:
         self._next = time.monotonic() + LOOK_SECONDS
 
     def _look(self) -> dict[str, Sequence[signs.Object]]:
-        """Return the objects; none while the API server does not answer, which is no news."""
+        """Return the cluster's objects by kind; none while the API server does not answer."""
         try:
             return {kind: self._client.items(path) for kind, path in signs.PATHS.items()}
         except Unavailable:
@@ -71,23 +71,23 @@ class Vigil:
 
     @functools.cached_property
     def _client(self) -> ApiClient:
-        """Return the client, made at the first look, which most commands never need."""
+        """Return the lab's API client, made at first use, since most commands never need it."""
         return ApiClient(self._lab.home / "pki", self._lab.api)
 
 
 def _environment(argv: Sequence[str]) -> dict[str, str] | None:
-    """Return an environment in which kubectl collects hardly any garbage; None for the others."""
+    """Return an environment in which kubectl rarely collects garbage; None for other programs."""
     if Path(argv[0]).name != "kubectl":
         return None
     return {**os.environ, "GOGC": "off", "GOMEMLIMIT": "256MiB"}
 
 
 def run(lab: Lab, argv: Sequence[str], *, stdin: str = "", concerns: Collection[str] = ()) -> str:
-    """Run a command line to its end and return what it printed.
+    """Run a command line to its end and return its output.
 
-    Raise Unavailable when it fails, when nothing moves in the lab any more before it ends, or at
-    once when what it `concerns` can never come. The input is a file: communicate forgets what is
-    left of one that it was given when it is called again after a timeout.
+    Raise Unavailable when it fails, when the lab stands still for too long, or when one of its
+    `concerns` can never become ready. The input is a file, for communicate loses the rest of its
+    input when called again after a timeout.
     """
     shown = shlex.join(argv)
     vigil = Vigil(lab, f"`{shown}`", concerns)
@@ -114,9 +114,9 @@ def run(lab: Lab, argv: Sequence[str], *, stdin: str = "", concerns: Collection[
 
 
 def until(lab: Lab, purpose: str, condition: Callable[[], Result]) -> Result:
-    """Ask until the condition returns something true, and return that.
+    """Call the condition repeatedly until it returns something true, and return that.
 
-    `purpose` says in an error what was waited for: "the event NetworksAttachedLate". A condition
+    `purpose` names in an error what was waited for: "the event NetworksAttachedLate". A condition
     that raises Unavailable does not hold yet.
     """
     vigil = Vigil(lab, purpose)

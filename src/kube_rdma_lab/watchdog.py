@@ -26,10 +26,10 @@ async def awake(
     slowness: float,
     silent: float = SILENT_SECONDS,
 ) -> None:
-    """Wait until a machine has booted; start one anew that says nothing for `silent` seconds.
+    """Wait until a machine has booted; restart it if its console is silent for `silent` seconds.
 
     After RESTARTS of them it may be silent for LAST_SECONDS: then it is slow, and one more start
-    would only throw away what it has done. Times are of the reference, `slowness` is the pace.
+    would only throw away what it has done. Seconds are multiplied by `slowness`.
     """
     seconds = silent * max(1.0, slowness)
 

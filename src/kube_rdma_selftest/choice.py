@@ -63,18 +63,18 @@ _GID = 47  # characters of the sixteen octets behind the queue pair (RFC 4391, 9
 
 
 def trials(scene: SelftestScene, asked: SelftestRequest) -> tuple[Trial | UntriedCard, ...]:
-    """Return what to try, card by card, with what is left out and why.
+    """Return the trials to run, card by card, and the cards left out, with their reasons.
 
-    Raise Refused when there is no card, or none of the name that was asked for.
+    Raise Refused without a card, or without one of a name in the request.
     """
     return tuple(one for card in _chosen(scene, asked) for one in _of_card(scene, asked, card))
 
 
 def differences(trial: Trial, before: SelftestScene, after: SelftestScene) -> tuple[str, ...]:
-    """Return what a trial changed on the node, in sentences without stop; none when all is well.
+    """Return, as sentences without a full stop, how the node differs after a trial.
 
-    A device or interface is known by its function: where the kernel made it again, as it does with
-    InfiniBand, its index may be another.
+    A device or interface is identified by its function, for the kernel may have made it again under
+    another index, as it does with InfiniBand.
     """
     was, now = (dict(_facts(trial, scene)) for scene in (before, after))
     changed = [
@@ -152,7 +152,7 @@ def _of_card(
 
 
 def _fitting(card: Card, link: HostLink, *, named: bool) -> tuple[TrialKind, ...]:
-    """Return what there is to try where nobody chose: a card's own link moves only when named."""
+    """Return the kinds of trial to run on a card by default; TAKE of a physical one if `named`."""
     if _is_virtual(card):
         return (TrialKind.TAKE, TrialKind.FUNCTION) if link.virtual else (TrialKind.TAKE,)
     wide = link.link_type == _INFINIBAND
@@ -173,7 +173,7 @@ def _carries_the_node(scene: SelftestScene, card: Card, link: HostLink) -> bool:
 
 
 def _all_above(scene: SelftestScene, name: str) -> Iterator[str]:
-    """Yield the interface and all that stand on it."""
+    """Yield an interface and all interfaces stacked on it, directly or not."""
     above = dict(scene.above)
     yield name
     for other in above.get(name, ()):
@@ -181,7 +181,7 @@ def _all_above(scene: SelftestScene, name: str) -> Iterator[str]:
 
 
 def _in_use(scene: SelftestScene, card: Card, link: HostLink, *, named: bool) -> str | None:
-    """Return why its own link does not move; what stands on it would be lost for good."""
+    """Return why a trial must not move the card's own interface; None if it may."""
     if above := dict(scene.above).get(link.name):
         return f"{listed(above)} stands on {link.name}, and would not get it back"
     if named:
@@ -195,7 +195,7 @@ def _in_use(scene: SelftestScene, card: Card, link: HostLink, *, named: bool) ->
 
 
 def _plan(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> Plan:
-    """Return the plan of the agent for a pod with this one network; raise Refused as it does."""
+    """Return the agent's plan for a pod with this network; raise Refused as the agent does."""
     network = _network(scene, card, link, kind)
     guid = mac = None
     if kind is TrialKind.FUNCTION:
@@ -220,7 +220,7 @@ def _plan(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> 
 
 
 def _network(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> Network:
-    """Return the network, with IPv6 where the node has it: its loopback has an address then."""
+    """Return a network for a trial, with the IP versions that the node's interfaces have."""
     families = {address.version for each in scene.network.links for address, _ in each.addresses}
     families.add(4)
     wide = link.link_type == _INFINIBAND
@@ -240,7 +240,7 @@ def _network(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) 
 
 
 def _function(scene: SelftestScene, link: HostLink, *, wide: bool) -> FunctionSettings:
-    """Return settings that nearly every driver takes; mlx5 makes InfiniBand functions link down."""
+    """Return function settings for a trial that nearly every driver accepts."""
     if wide:
         return FunctionSettings(link_state=LinkState.ENABLE)
     current = dict(scene.functions).get(link.virtual) if link.virtual else None
@@ -251,7 +251,7 @@ def _function(scene: SelftestScene, link: HostLink, *, wide: bool) -> FunctionSe
 def _own(scene: SelftestScene, link: HostLink) -> str:
     """Return eight octets that no other card has: a GUID, and a MAC with the first six.
 
-    They are locally administered, and made of the GUID of the physical function where it has one.
+    They are locally administered, and derived from the physical function's GUID where it has one.
     """
     above = link.virtual.pci if link.virtual else None
     parent_guids = [guid for _, pci, guid in scene.network.guids if pci and pci == above]
@@ -261,7 +261,7 @@ def _own(scene: SelftestScene, link: HostLink) -> str:
 
 
 def _facts(trial: Trial, scene: SelftestScene) -> Iterator[tuple[str, str]]:
-    """Yield what must be the same afterwards, each with its name."""
+    """Yield name and value of each fact about the card that a trial must not change."""
     pci = trial.card.pci
     links = [
         link

@@ -36,8 +36,8 @@ _EMPTY: Page = ((Line(""),),)
 def selftest(cards: Sequence[str], kinds: Sequence[str], *, yes: bool) -> None:
     """Show the trials, or run them if `yes`; exit as `kube-rdma verify` documents it.
 
-    `cards` are RDMA devices, interfaces or PCI addresses, `kinds` names of TrialKind; of either
-    none means what fits. Raise Refused without root, and where there is nothing to try.
+    `cards` are RDMA devices, interfaces or PCI addresses, `kinds` names of TrialKind. Empty ones
+    mean all that fit. Raise Refused if not root, or without anything to try.
     """
     asked = SelftestRequest(
         tuple(dict.fromkeys(cards)), tuple(TrialKind(kind) for kind in dict.fromkeys(kinds))
@@ -63,9 +63,9 @@ def verified(
     *,
     yes: bool,
 ) -> bool:
-    """Show or do it, and return whether every plan passed.
+    """Show the trials, or run them if `yes`; return whether all of them passed.
 
-    Raise Refused when there is none to try.
+    Raise Refused if there is none.
     """
     scene = dependencies.look()
     tried = trials(scene, asked)

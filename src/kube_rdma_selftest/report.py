@@ -32,7 +32,7 @@ Outcome = TrialResult | UntriedCard
 
 
 def report(system: SelftestSystem, scene: SelftestScene, outcomes: Sequence[Outcome]) -> Page:
-    """Return the paragraph; `scene` is the node before anything was tried."""
+    """Return the paragraph for a bug report; `scene` is the node before the first trial."""
     head = (
         f"For a bug report: kube-rdma {system.version} on Linux {system.kernel} "
         f"({system.machine}), RDMA namespace mode {scene.network.namespace_mode}."
@@ -53,7 +53,7 @@ def _interfaces(card: Card) -> tuple[str, ...]:
 
 
 def _described(card: Card, scene: SelftestScene) -> str:
-    """Return name and facts: interfaces, address, altnames, driver, firmware, what is above."""
+    """Return a card's name, interfaces, address, driver, firmware and what is stacked on it."""
     facts = [*_interfaces(card), str(card.id)]
     altnames = dict(scene.altnames)
     facts += [f"altname {other}" for name in _interfaces(card) for other in altnames.get(name, ())]
@@ -70,7 +70,7 @@ def _described(card: Card, scene: SelftestScene) -> str:
 
 
 def _functions(card: Card, scene: SelftestScene) -> Iterator[str]:
-    """Yield the settings of a virtual function, or of those of a physical one."""
+    """Yield the settings of the card's virtual functions, or of the card if it is one."""
     places = {link.virtual: link.pci for link in scene.network.links if link.virtual}
     for place, settings in scene.functions:
         if card.pci in (place.pci, places.get(place)):

@@ -60,10 +60,10 @@ Tell = Callable[[TrialResult | UntriedCard], None]
 def run_trials(
     asked: SelftestRequest, dependencies: SelftestDependencies, tell: Tell
 ) -> tuple[TrialResult | UntriedCard, ...]:
-    """Try one plan after the other; `tell` gets each outcome at once. Raise Refused as `trials`.
+    """Run one trial after the other; `tell` gets each outcome.
 
-    Every plan is made again right before it is run: the one before may have left other indexes. A
-    card that did not come back whole is not touched again.
+    Raise Refused as `trials` does. Every plan is made again right before it is run: the one before
+    may have changed indexes. A card that was not fully restored is not touched again.
     """
     outcomes: list[TrialResult | UntriedCard] = []
     spoilt: set[CardId] = set()
@@ -89,7 +89,7 @@ def run_trials(
 
 
 def take_scene() -> SelftestScene:
-    """Return this node now; raise Unavailable when the kernel hides what must not be touched."""
+    """Read this node's cards and network; raise Unavailable if it cannot see what is in use."""
     routed = read_default_routes()
     survey = take_survey()
     with open_rtnl() as netlink:
@@ -116,7 +116,7 @@ def new_namespace() -> Iterator[Namespace]:
 
 
 class SelftestDependencies(Frozen):
-    """The functions by which the self-test sees and changes the node; all of them block."""
+    """The functions by which the self-test reads and changes the node; all of them block."""
 
     look: Callable[[], SelftestScene] = take_scene
     namespace: Callable[[], AbstractContextManager[Namespace]] = new_namespace
@@ -129,7 +129,7 @@ class SelftestDependencies(Frozen):
 
 @contextmanager
 def listening() -> Iterator[Callable[[], bool]]:
-    """Yield a function that says whether a signal to end has come; none of them interrupts."""
+    """Yield a function that returns whether a signal to stop has come; signals only set that."""
     heard: list[int] = []
     before = {
         signum: signal.signal(signum, lambda number, _: heard.append(number)) for signum in _SIGNALS
@@ -142,7 +142,7 @@ def listening() -> Iterator[Callable[[], bool]]:
 
 
 def _again(trial: Trial, scene: SelftestScene, asked: SelftestRequest) -> Trial | UntriedCard:
-    """Return the trial as it is now, by the card's identity: its devices may have other names."""
+    """Make the trial anew from the node's present state, by the card's identity."""
     named = (trial.card.id,) if asked.cards else ()
     try:
         (now,) = (
@@ -156,11 +156,11 @@ def _again(trial: Trial, scene: SelftestScene, asked: SelftestRequest) -> Trial 
 
 
 class _EndError(Exception):
-    """The plan goes no further; why is known already."""
+    """The error that ends a trial early, after its reason was recorded as a Trouble."""
 
 
 class _TrialRun:
-    """One Trial, once."""
+    """One run of a trial, which collects its troubles."""
 
     def __init__(
         self, trial: Trial, before: SelftestScene, dependencies: SelftestDependencies
@@ -172,7 +172,7 @@ class _TrialRun:
         self._stopped = False
 
     def result(self) -> TrialResult:
-        """Run both rounds, the second one only after a first without trouble."""
+        """Run both rounds and return the result; the second round needs a first without trouble."""
         self._taken_back()
         if not self._troubles and not self._stopped:
             self._ended()
@@ -180,7 +180,7 @@ class _TrialRun:
         return TrialResult(self._trial, milliseconds, tuple(self._troubles), self._stopped)
 
     def _taken_back(self) -> None:
-        """Run, run again, undo."""
+        """Run the first round: attach, attach again, undo, and compare the node with before."""
         with self._dependencies.namespace() as namespace:
             try:
                 with suppress(_EndError), self._opened(namespace) as pod:
@@ -199,7 +199,7 @@ class _TrialRun:
         self._compare(TrialStage.UNDO)
 
     def _ended(self) -> None:
-        """Run, and let the namespace end."""
+        """Run the second round: attach, delete the namespace, and compare the node with before."""
         try:
             with (
                 self._dependencies.namespace() as namespace,
@@ -213,7 +213,7 @@ class _TrialRun:
 
     @contextmanager
     def _opened(self, namespace: Namespace) -> Iterator[PodNetwork]:
-        """Open the namespace; turn anything that goes wrong in it into a Trouble."""
+        """Open the namespace for the block; record any error in it as a Trouble."""
         try:
             with self._dependencies.open_pod(namespace) as pod:
                 yield pod
@@ -245,7 +245,7 @@ class _TrialRun:
         self._troubles += [Trouble(stage, line) for line in wrong]
 
     def _check_empty(self, before: PodView, after: PodView) -> None:
-        """Note what undoing left in the namespace."""
+        """Record a Trouble for each interface, route and rule left in the namespace by undoing."""
         initial_links = {link.name for link in before.links}
         left = [f"the interface {one.name}" for one in after.links if one.name not in initial_links]
         left += [f"the route to {one.to}" for one in after.routes if one not in before.routes]
@@ -254,7 +254,7 @@ class _TrialRun:
         self._troubles += [Trouble(TrialStage.UNDO, line) for line in sentences]
 
     def _give_back(self, namespace: Namespace | None, stage: TrialStage) -> None:
-        """Undo all, each act whatever became of the others."""
+        """Undo all steps of the plan; go on with the others where one fails."""
         with ExitStack() as stack:
             pod: PodNetwork | None = None
             if namespace is not None:
@@ -280,7 +280,7 @@ class _TrialRun:
             self._dependencies.wait(_PAUSE)
 
     def _compare(self, stage: TrialStage) -> None:
-        """Compare the node with what it was; the kernel may take a moment."""
+        """Record how the node differs from before, after giving the kernel time to restore it."""
         deadline = self._dependencies.clock() + self._dependencies.patience
         while True:
             try:

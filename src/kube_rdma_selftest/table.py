@@ -57,7 +57,7 @@ Attempt = Trial | UntriedCard
 
 
 def dry_run(tried: Sequence[Attempt]) -> Page:
-    """Return every plan with its steps, what is left out and why, and whom it would interrupt."""
+    """Return the page of all plans with their steps, cards left out, and users interrupted."""
     cards = [list(of_card) for _, of_card in groupby(tried, key=lambda attempt: attempt.card.id)]
     blocks: list[Block] = [
         (Line(_title(group[0])), *chain.from_iterable(map(_shown, group))) for group in cards
@@ -101,7 +101,7 @@ class Table:
 
 
 def summary(outcomes: Sequence[TrialResult | UntriedCard]) -> Page:
-    """Return a sentence for each failure and reason, how many passed, and what to report."""
+    """Return sentences for failures and untried cards, then the count of passed plans."""
     results = [outcome for outcome in outcomes if isinstance(outcome, TrialResult)]
     sentences: list[Part] = []
     for outcome in outcomes:
@@ -128,7 +128,7 @@ def _title(attempt: Attempt) -> str:
 
 
 def _shown(attempt: Attempt) -> Iterator[Part]:
-    """Yield the steps of a plan, or why it is left out."""
+    """Yield a plan's steps as sentences, or why it is not tried."""
     if isinstance(attempt, UntriedCard):
         kind = f"{attempt.kind}: " if attempt.kind else ""
         yield Sentence(f"  {kind}not tried: {_stop(attempt.reason)}", "    ")
@@ -175,7 +175,7 @@ def _troubles(result: TrialResult) -> Iterator[Sentence]:
 
 
 def _act(trouble: Trouble, trial: Trial) -> str:
-    """Return what failed: a Step by its number, else what takes one back."""
+    """Return the step or undo that a trouble is about as a prefix; empty if it is about none."""
     if trouble.act is None:
         return ""
     number = {id(step): number for number, step in enumerate(trial.plan.steps, 1)}

@@ -31,7 +31,7 @@ class TrialKind(StrEnum):
 
     @property
     def moves(self) -> bool:
-        """Decide whether whoever uses the card is interrupted."""
+        """Decide whether a trial of this kind interrupts those who use the card."""
         return self in (TrialKind.TAKE, TrialKind.FUNCTION)
 
 
@@ -43,7 +43,7 @@ class SelftestRequest(Frozen):
 
 
 class SelftestScene(Frozen):
-    """The node at one moment."""
+    """The state of the node's cards, interfaces and routes at one moment."""
 
     cards: tuple[Card, ...]
     network: HostNetwork
@@ -63,7 +63,7 @@ class SelftestSystem(Frozen):
 
 
 class Trial(Frozen):
-    """One plan for one card, whose interface on the node is `link`."""
+    """A plan that tests one card in one way; `link` is the card's interface on the node."""
 
     card: Card
     link: HostLink
@@ -72,7 +72,7 @@ class Trial(Frozen):
 
 
 class UntriedCard(Frozen):
-    """A card, or one kind on it, that is not tried; `reason` is a sentence without its stop."""
+    """A card that is not tried, or one kind of trial on it; `reason` lacks its full stop."""
 
     card: Card
     reason: str
@@ -80,7 +80,7 @@ class UntriedCard(Frozen):
 
 
 class TrialStage(StrEnum):
-    """A stage of a Trial: each plan is run, run again, taken back, and lost with its namespace."""
+    """The stages of a trial: attach, attach again, undo, and end with its namespace."""
 
     ATTACH = "attach"
     REPEAT = "repeat"
@@ -89,7 +89,7 @@ class TrialStage(StrEnum):
 
 
 class Trouble(Frozen):
-    """Something that went wrong."""
+    """A fault that a trial met: its stage, a message, and the step that failed."""
 
     stage: TrialStage
     message: str
@@ -98,7 +98,7 @@ class Trouble(Frozen):
 
 
 class TrialResult(Frozen):
-    """The outcome of a Trial."""
+    """The outcome of a trial: its time, its troubles, and whether somebody stopped it."""
 
     trial: Trial
     milliseconds: float | None  # of the plan's first run; None where it did not end
@@ -107,5 +107,5 @@ class TrialResult(Frozen):
 
     @property
     def passed(self) -> bool:
-        """Decide whether all was as planned, and the node as before."""
+        """Decide whether the trial ran to its end without trouble."""
         return not self.troubles and not self.stopped

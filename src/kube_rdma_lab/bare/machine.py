@@ -28,11 +28,10 @@ GHOST, GHOST_SOCKET = "bochs-display,vgamem=4M", 0
 def command_line(
     parts: BareParts, accelerator: tuple[str, ...], initrd: Path, results: Path, kernel: str = ""
 ) -> list[str]:
-    """Return the whole command line; QEMU writes its console to stdout and ends with the guest.
+    """Return QEMU's command line for a bare machine, with the guest's console on stdout.
 
-    `kernel` is what the kernel is given; a word stands in for the same one of every machine.
-
-    It dies with the thread that starts it: kill -9 leaves no machine behind.
+    `kernel` adds words to the kernel's command line, where they replace those of equal names. QEMU
+    dies with the thread that starts it: kill -9 leaves no machine behind.
     """
     argv = ["setpriv", "--pdeathsig", "KILL", "--", *parts.qemu.system_argv, "-machine", "q35"]
     argv += ["-nodefaults", "-no-user-config", "-display", "none"]
@@ -53,9 +52,9 @@ def command_line(
 
 
 def words(own: str) -> str:
-    """Return the kernel's command line with words of its own, each in the place of a general one.
+    """Return the kernel's command line with the words `own`, which replace those of equal names.
 
-    To be given last is not enough: what `audit=0` has turned off stays so.
+    Appending them would not do: what `audit=0` has turned off stays off.
     """
     names = {word.partition("=")[0] for word in own.split()}
     general = (word for word in KERNEL_ARGUMENTS.split() if word.partition("=")[0] not in names)
@@ -63,7 +62,7 @@ def words(own: str) -> str:
 
 
 def _sockets() -> list[str]:
-    """Return options for the NUMA nodes, each with a processor, memory and a PCIe root."""
+    """Return QEMU's options for the NUMA nodes, each with a CPU, memory and a PCIe root."""
     argv: list[str] = []
     for number in SOCKETS:
         size = MEMORY_MIB // len(SOCKETS)
@@ -75,7 +74,7 @@ def _sockets() -> list[str]:
 
 
 def _cards() -> list[str]:
-    """Return options for cards and ghost, each with its bus, or QEMU puts it below a socket."""
+    """Return QEMU's options for cards and ghost, each on its own port below a socket."""
     argv: list[str] = []
     for position, (model, socket, mac) in enumerate(CARDS, start=1):
         port, net = f"port{position}", f"net{position}"

@@ -23,9 +23,9 @@ class InnerOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InnerResult:
-    """One test: `text` is its traceback with what it printed, or why it was skipped.
+    """The result of one test in the bare machine; `text` is a traceback or why it was skipped.
 
-    `facts` are what it recorded of itself (record_property), as a benchmark does.
+    `facts` are the properties that it recorded (record_property), as a benchmark does.
     """
 
     outcome: InnerOutcome
@@ -36,14 +36,14 @@ class InnerResult:
 
 @dataclass(frozen=True, slots=True)
 class ReportLine:
-    """A test, by pytest's node id, begins (no result) or has ended; no test: pytest has ended."""
+    """A report that a test began (no result) or ended; with an empty name, that pytest ended."""
 
     test: str
     result: InnerResult | None = None
 
 
 def parse(text: str) -> ReportLine:
-    """Parse a line of the report."""
+    """Parse a line of the results file into a ReportLine."""
     fields = json.loads(text)
     test = fields.pop("test")
     return ReportLine(
@@ -61,7 +61,7 @@ class ReportReader:
         self.size = 0
 
     def new(self) -> Iterator[ReportLine]:
-        """Yield the whole lines that came since the last call; half a one is of a machine's end."""
+        """Yield the complete lines written since the last call; keep an incomplete one."""
         with self._path.open("rb") as source:
             source.seek(self.size)
             data = source.read()

@@ -44,9 +44,9 @@ STANDS = "runs longer than"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A test begins (no result yet) or has ended, so many seconds after its machine's start.
+    """The beginning of a test (no result) or its end, in seconds since the machine's start.
 
-    `silent` tells of the machine before this one, which stood still: the test begins again.
+    `silent` says why the machine before this one hung, so that the test begins again.
     """
 
     seconds: float
@@ -60,11 +60,11 @@ RunsTests = Callable[[Sequence[str], Path], AsyncGenerator[Progress, None]]
 
 
 class Silent(Unavailable):
-    """The error of a machine that wrote nothing for too long: its kernel or the emulator hangs."""
+    """The error that a machine wrote nothing for too long: its kernel or the emulator hangs."""
 
 
 def run(checkout: Path, tests: Sequence[str], home: Path) -> Mapping[str, InnerResult]:
-    """Run tests to their end and return what came of them, by node id; raises as `progress`."""
+    """Run tests in a bare machine and return their results by node id; raise as `progress` does."""
 
     async def results() -> Mapping[str, InnerResult]:
         async with aclosing(progress(checkout, tests, home)) as events:
@@ -93,9 +93,9 @@ async def progress(
 async def with_another(
     machine: RunsTests, tests: Sequence[str], home: Path
 ) -> AsyncGenerator[Progress, None]:
-    """Run tests as `machine` does; where it stands still, run what is left in a second one.
+    """Run tests on `machine`; if it hangs, run the remaining ones on a second machine.
 
-    That begins with the test that had begun, and leaves its files in the folder `again`.
+    That one begins with the test that had begun, and leaves its files in the folder `again`.
     """
     left, silent = list(tests), ""
     try:
@@ -118,7 +118,7 @@ async def with_another(
 async def _machine(
     checkout: Path, kernel: str, tests: Sequence[str], home: Path
 ) -> AsyncGenerator[Progress, None]:
-    """Run tests in one machine."""
+    """Build and boot one machine, run tests in it, and yield each beginning and end."""
     initrd, results, console = _emptied(home)
     with open_store() as store:  # closed, it ends what the other thread builds
         words = kernel.split()
@@ -144,7 +144,7 @@ async def _machine(
 
 
 def _emptied(home: Path) -> tuple[Path, Path, Path]:
-    """Return where the machine's initramfs, its results and its console are to be."""
+    """Make the folder `home`, and return the paths of initramfs, results and console in it."""
     home.mkdir(parents=True, exist_ok=True)
     initrd, results, console = home / "initrd", home / "tests.jsonl", home / "console.log"
     for path in (results, console):
@@ -191,7 +191,7 @@ async def follow(
 
 
 def _death(how: str, last: ReportLine | None, console: Path) -> str:
-    """Return what to tell of a machine that was not done, and where it stood with which test."""
+    """Return the message on a machine that ended early: how, in which test, and its last output."""
     if last is None:
         when = "before the first test"
     else:
@@ -202,7 +202,7 @@ def _death(how: str, last: ReportLine | None, console: Path) -> str:
 
 
 def files(checkout: Path, tests: Iterable[str], sources: Path) -> list[cpio.ArchiveEntry]:
-    """Return what travels with a run: tests, their names, what starts them, the tree `sources`."""
+    """Return the archive entries for a run: tests, their names, starter, and tree `sources`."""
     entries = [entry for entry in cpio.from_folder(sources) if not stat.S_ISDIR(entry.mode)]
     shipped = sorted(f"{path.relative_to(checkout)}" for path in (checkout / NODE_FILES).iterdir())
     for path in ("pyproject.toml", *shipped, *sorted({test.partition("::")[0] for test in tests})):
@@ -215,7 +215,7 @@ def files(checkout: Path, tests: Iterable[str], sources: Path) -> list[cpio.Arch
 
 
 def _with_neighbours(checkout: Path, name: str) -> list[cpio.ArchiveEntry]:
-    """Return a file, and of a test the other modules of its folder: fixtures and helpers."""
+    """Return a file as archive entry; with a test come all modules of its folder."""
     path = checkout / name
     beside = sorted(path.parent.glob("*.py")) if path.suffix == ".py" else [path]
     return [cpio.file(f"lab/{each.relative_to(checkout)}", each.read_bytes()) for each in beside]

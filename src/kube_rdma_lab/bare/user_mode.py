@@ -20,7 +20,7 @@ CARD_KINDS = ("card", "card", "sriov")
 
 
 def command_line(program: Path, disk: Path, initrd: Path, results: Path) -> list[str]:
-    """Return the whole command line; the kernel sees the folder of `results` and no other.
+    """Return the command line of a user-mode kernel that shares only the results' folder.
 
     It dies with the thread that starts it: kill -9 leaves no machine behind.
     """
@@ -31,7 +31,7 @@ def command_line(program: Path, disk: Path, initrd: Path, results: Path) -> list
 
 
 def _functions() -> str:
-    """Return the PCI functions as soft_card.c reads them; without wires they share a hub."""
+    """Return the PCI functions in soft_card.c's notation; without wires they share a hub."""
     cards = [
         f"{kind}/{socket}/{MAC}:{ending}"
         for kind, (_, socket, ending) in zip(CARD_KINDS, CARDS, strict=True)

@@ -18,7 +18,7 @@ ALIGNMENT = 512  # an archive must start at a multiple of 4; zeros between archi
 
 @dataclass(frozen=True, slots=True)
 class ArchiveEntry:
-    """A file, folder or link: `mode` with its type bits, `data` a file's content, a link's aim."""
+    """A file, folder or link of an archive; `mode` has type bits, `data` a content or target."""
 
     path: str
     mode: int
@@ -50,7 +50,7 @@ def from_folder(folder: Path, prefix: str = "") -> list[ArchiveEntry]:
 
 
 def archive(entries: Iterable[ArchiveEntry]) -> bytes:
-    """Return the archive of the entries; the folders they lie in are added by themselves."""
+    """Return a cpio archive of the entries, with folder entries for their missing parents."""
     out = bytearray()
     made: set[str] = set()
     number = 0

@@ -32,10 +32,10 @@ TRACES = ("etc/apt/sources.list", "etc/apt/apt.conf.d/99mmdebstrap",
 
 @dataclass(frozen=True, slots=True)
 class DebianTree:
-    """What to install: a suite, mmdebstrap's variant and the packages named on top of it.
+    """The recipe of a Debian tree: suite, mmdebstrap's variant, and packages to add.
 
-    `architecture` is Debian's name of another one than this machine's. Nothing of it can run here,
-    so its variant is `extract`, which only unpacks.
+    `architecture` is Debian's name of one that differs from this machine's. Nothing of it can run
+    here, so its variant is `extract`, which only unpacks.
     """
 
     suite: str
@@ -44,7 +44,7 @@ class DebianTree:
     architecture: str = ""
 
     def inputs(self) -> dict[str, str]:
-        """Return what decides the content (the archive's state of the day excepted)."""
+        """Return the inputs that decide the tree's content, except the archive's state that day."""
         foreign = {"architecture": self.architecture} if self.architecture else {}
         return foreign | {
             "suite": self.suite,
@@ -112,7 +112,7 @@ def _configured(status: Path) -> Iterator[tuple[str, str]]:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the fields of an entry that stand in one line."""
+    """Return the single-line fields of an entry of a Debian package index."""
     lines = (line for line in text.splitlines() if ": " in line and line[0] != " ")
     return dict(line.split(": ", 1) for line in lines)
 
@@ -140,7 +140,7 @@ def merge_usr(tree: Path) -> None:
 
 
 def strip(tree: Path) -> None:
-    """Remove from a tree what nothing reads and what tells about the builder's machine."""
+    """Remove from a tree the files that nothing reads and traces of the builder's machine."""
     for document in (tree / "usr/share/doc").glob("*/*"):
         if document.name != "copyright":
             _remove(document)

@@ -18,9 +18,9 @@ TIMES: Mapping[str, str] = {"E2FSPROGS_FAKE_TIME": "1", "SOURCE_DATE_EPOCH": "1"
 
 
 def mkfs(folder: Path, image: Path, *, size: int, inodes: int) -> tuple[str, ...]:
-    """Return the command that writes a folder's content as an ext4 image of `size` bytes.
+    """Return the mkfs.ext4 command that makes an image of `size` bytes from a folder.
 
-    The image is a sparse file. The command wants the environment TIMES.
+    The image is a sparse file. The command needs the environment TIMES.
     """
     return (
         *(need("mkfs.ext4"), "-q", "-F", "-b", str(BLOCK), "-I", str(INODE), "-N", str(inodes)),
@@ -39,7 +39,7 @@ def make_ext4(folder: Path, image: Path, shell: Shell) -> None:
 
 
 def _needs(folder: Path) -> tuple[int, int]:
-    """Return how many blocks and inodes a folder takes."""
+    """Return the number of blocks and of inodes that a folder's content takes."""
     blocks = inodes = 0
     for root, folders, files in os.walk(folder):
         for name in (*folders, *files):

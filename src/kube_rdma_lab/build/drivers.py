@@ -41,7 +41,7 @@ _THIS_MODULE = b".gnu.linkonce.this_module"
 
 
 def build(store: Store, node_base: Path, chosen: kernel.Kernel) -> tuple[oci.Written, ...]:
-    """Return both images in all versions for this kernel; the operator finds them by their tags."""
+    """Return both driver images in all versions for this kernel, tagged as the operator expects."""
     inputs = {"tree": node_base.parent.name}
     debian = get_layer(store, "verbs", inputs, lambda *_: node_base, root_owned=False)
     system = f"amd64-debian{_release(node_base)}"
@@ -65,7 +65,7 @@ def _release(node_base: Path) -> str:
 
 
 def _layer(store: Store, name: str, chosen: kernel.Kernel | None) -> oci.Layer:
-    """Return an image's layer of its own programs, and of modules if it is for one kernel."""
+    """Return an image layer with its own programs, and with modules if `chosen` names a kernel."""
     folder = FILES / name
 
     def content(stage: Path, shell: Shell) -> Path:
@@ -131,7 +131,7 @@ def _unsigned(module: bytes) -> bytes:
 
 
 def _section(data: bytearray, wanted: bytes) -> tuple[int, int]:
-    """Return where a section of an ELF file begins, and its size; raise ValueError without it."""
+    """Return offset and size of a section of an ELF file; raise ValueError if it lacks it."""
     header = _HEADER.unpack_from(data)
     table, entry, count, names = header[6], header[11], header[12], header[13]
     sections = [_SECTION.unpack_from(data, table + entry * number) for number in range(count)]

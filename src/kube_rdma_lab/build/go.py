@@ -46,7 +46,7 @@ RENAMED = {"etcd": {"server": "etcd"}}  # go names a binary after its folder
 
 @dataclass(frozen=True, slots=True)
 class GoMod:
-    """What we read of a go.mod file (go.dev/ref/mod): Go's version, tools, required versions."""
+    """What the lab uses of a go.mod file (go.dev/ref/mod): Go's version, tools, requirements."""
 
     go: tuple[int, ...]
     tools: tuple[str, ...]
@@ -70,7 +70,7 @@ def _directives(text: str, word: str) -> list[str]:
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version: go1.26.8, v1.36.3 and 1.26 are all understood."""
+    """Return a version's numbers from a text such as go1.26.8, v1.36.3 or 1.26; else ()."""
     match = re.search(r"\d+(\.\d+)*", text)
     return tuple(map(int, match[0].split("."))) if match else ()
 
@@ -113,7 +113,7 @@ def _go_version(go: Path) -> tuple[int, ...]:
 
 
 def _environment() -> dict[str, str]:
-    """Return Go's settings: our own caches, and of the user's own only how to fetch modules."""
+    """Return the environment of Go commands: our caches, and the user's download settings."""
     caches = cache_root() / "go"
     return {
         "GOMODCACHE": str(caches / "mod"),
@@ -153,9 +153,9 @@ def build_module(
 
 
 def module_files(name: str, path: str, modules: Path = MODULES) -> Path:
-    """Return the folder with the files of a Go module that one of `modules` requires.
+    """Download a Go module that one of `modules` requires, and return the folder of its files.
 
-    For what it brings besides programs, as definitions of its kinds. Nobody writes there.
+    Use it for files beside its programs, such as CRDs. Nobody writes there.
     """
     go = find_go(parse_go_mod((modules / name / "go.mod").read_text()).go)
     download = ("mod", "download", "-json", path)
@@ -164,9 +164,9 @@ def module_files(name: str, path: str, modules: Path = MODULES) -> Path:
 
 
 def _main_version(parsed: GoMod) -> str:
-    """Return the version of the module that most tools come from, for people.
+    """Return the version of the module with the main tool, to show to people.
 
-    Of a main of ours it is that of the first module which it requires.
+    If that tool is our own it is the version of the first module it requires.
     """
     tool = parsed.tools[0]
     first = next(iter(parsed.versions.values()), "")
@@ -175,7 +175,7 @@ def _main_version(parsed: GoMod) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GoBinaries:
-    """A folder with every binary of ALL, and for each a text that differs from build to build."""
+    """A folder with all Go binaries, and for each a text that differs from build to build."""
 
     folder: Path
     builds: Mapping[str, str]
@@ -203,7 +203,10 @@ def build_all(store: Store, release: Release = Release.NEWEST) -> GoBinaries:
 
 
 def ready_made(folder: Path) -> GoBinaries:
-    """Return the binaries that the user brings, by size and date; raise Refused without one."""
+    """Return the binaries in the user's folder, identified by size and date.
+
+    Raise Refused if one is missing.
+    """
     missing = [name for name in ALL if not os.access(folder / name, os.X_OK)]
     if missing:
         raise Refused(

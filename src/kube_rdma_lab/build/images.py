@@ -49,14 +49,14 @@ def build_pause(store: Store, node_base: Path) -> oci.Written:
 
 
 def build_verbs(store: Store, node_base: Path) -> oci.Written:
-    """Return the tool image: the node's Debian serves pods as well, one tree less to make."""
+    """Return the tool image with RDMA programs, made of the node's Debian tree."""
     inputs = {"tree": node_base.parent.name}
     debian = get_layer(store, "verbs", inputs, lambda *_: node_base, root_owned=False)
     return get_image(store, VERBS, (debian, _training_layer(store)), VERBS_CONFIG)
 
 
 def _training_layer(store: Store) -> oci.Layer:
-    """Return the layer that stands for the image of ACK's Job, with its command's programs."""
+    """Return the image layer with the programs that the command of ACK's training Job runs."""
     folder = PACKAGE / "training_image"
     files = {place: (folder / name).read_bytes() for name, place in TRAINING.items()}
 

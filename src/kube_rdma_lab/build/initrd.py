@@ -42,7 +42,7 @@ def build(store: Store, base: Path, kernel: Kernel) -> Path:
 
 
 def _merged(entry: cpio.ArchiveEntry) -> cpio.ArchiveEntry:
-    """Place a file of the node where Debian has it: /sbin and its like are links into /usr."""
+    """Move an archive entry of the node to Debian's merged /usr: /sbin and its like are links."""
     first = entry.path.split("/", 1)[0]
     usr = "usr/" if first in {"bin", "sbin", "lib"} else ""
     return replace(entry, path=f"node/{usr}{entry.path}")

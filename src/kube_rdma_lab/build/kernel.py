@@ -59,7 +59,7 @@ class Kernel:
 
 
 def resolve(archive: debian.Archive, shell: Shell) -> Resolved:
-    """Ask the archive which kernel is current; raise Refused if it is too old for the lab."""
+    """Ask the archive for the current kernel; raise Refused if it is too old for the lab."""
     archive.refresh(shell)
     meta = archive.show(META_PACKAGE)
     image = next((name for name in meta.depends if name.startswith("linux-image-")), None)
@@ -83,7 +83,7 @@ def numbers(release: str) -> tuple[int, ...]:
 
 
 def inputs_of(resolved: Resolved) -> dict[str, str]:
-    """Return what decides the content of a kernel's folder."""
+    """Return the inputs that decide the content of a kernel's folder."""
     modules = "\n".join(parse_list(MODULES_LIST.read_text()))
     return {"modules": modules, "release": resolved.release, **resolved.packages}
 

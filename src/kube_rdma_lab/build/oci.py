@@ -31,7 +31,7 @@ MACHINE_FOLDERS = ("dev", "proc", "sys", "run")
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer on disk: a compressed tar and the two digests by which an image names it."""
+    """An image layer on disk: a compressed tar, and the two digests that an image needs."""
 
     blob: Path
     digest: str  # of the compressed file
@@ -62,7 +62,7 @@ class Written:
 
 
 class _Digesting(io.RawIOBase):
-    """A writer that passes bytes on and digests them."""
+    """A binary writer that also counts the bytes written and computes their SHA-256."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
@@ -171,10 +171,10 @@ def write_image(
 
 
 def read_image(path: Path) -> Written:
-    """Return what an image file of others says of itself, by its own words; raise Refused.
+    """Return reference and digest of an image archive; raise Refused for another file.
 
-    As `docker save`, `podman save`, `skopeo copy` and `write_image` write it. The digest is that of
-    the whole file. The reference is the name under which containerd knows the image then.
+    Users write one by `docker save`, `podman save` or `skopeo copy`. The digest is that of the
+    whole file. The reference is the name under which containerd will know the image.
     """
     try:
         with tarfile.open(path) as tar:
@@ -207,7 +207,7 @@ def full_reference(name: str) -> str:
 
 
 def _reference(tar: tarfile.TarFile) -> str | None:
-    """Return the first name that an archive gives its image, in the older or the newer list."""
+    """Return the first name of the image that an archive lists; None without one."""
     names = set(tar.getnames())
     if "manifest.json" in names:
         for image in _read_json(tar, "manifest.json"):

@@ -115,7 +115,7 @@ class Parts:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[Parts]:
-        """Keep all parts from being pruned while the scope is open; a running lab does."""
+        """Protect all parts from pruning while the context is open, as a running lab does."""
         store = open_store()
         with contextlib.ExitStack() as stack:
             for path in self.folders:
@@ -131,9 +131,9 @@ def open_store(report: Report = silent) -> Store:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The parts that a lab's nodes need: kinds (none: a control plane alone) and a release.
+    """The parts that a lab needs: by kinds of nodes (none: only a control plane) and release.
 
-    `drivers`: the images of build/drivers.py too, for machines without RDMA at boot.
+    `drivers` adds the images of build/drivers.py, for machines without RDMA at boot.
     """
 
     kinds: Collection[NodeKind] = (NodeKind.MACHINE, NodeKind.NATIVE)
@@ -179,7 +179,7 @@ def build(
 
 @dataclass(frozen=True, slots=True)
 class _Hardware:
-    """The parts that only machines need: QEMU, a kernel, and what makes a tree boot on them."""
+    """The parts that only machines need: QEMU, kernel, initramfs and user-mode kernel."""
 
     qemu: qemu.Qemu
     kernel: kernel.Kernel
@@ -189,7 +189,7 @@ class _Hardware:
 
 @dataclass(frozen=True, slots=True)
 class _Installed:
-    """The parts that need no compiler."""
+    """The parts of a lab that are built without a compiler."""
 
     base: Path
     images: tuple[oci.Written, ...]
@@ -223,7 +223,7 @@ def _joined(
     binaries: go.GoBinaries,
     release: Release,
 ) -> Parts:
-    """Return all parts once the binaries are there; `brought` are images that not every lab has."""
+    """Combine all parts into Parts once binaries exist; `brought` are further images."""
     # Of such images the last two sets stay, beside the last two roots without any.
     name = "image-root-brought" if brought else "image-root"
     filled = image_disk.build_root(store, (*made.images, *brought), binaries, name, release)

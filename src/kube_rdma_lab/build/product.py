@@ -76,7 +76,7 @@ PLATFORMS = {f"linux/{one.architecture}": one for one in (AMD64, ARM64)}
 def build(
     store: Store, stamp: str, platform: Platform = AMD64, reference: str = REFERENCE
 ) -> oci.Written:
-    """Return the image of the current sources; `stamp` is the day of Debian's packages."""
+    """Build kube-rdma's image from the current sources; `stamp` is the day of Debian's packages."""
     python = _base(store, stamp)
     base = python if platform is AMD64 else _foreign_base(store, stamp, platform, python)
     layers = (

@@ -23,7 +23,7 @@ def archive() -> debian.Archive:
 
 
 def stamp(*, update: bool) -> str:
-    """Return the day of the packages in Debian's trees: today's if asked to update, or at first."""
+    """Return the date of the packages in Debian's trees; `update` or a first call sets today."""
     path = cache_root() / "packages-of"
     if update or not path.exists():
         _write(path, dt.datetime.now(dt.UTC).date().isoformat())
@@ -31,7 +31,7 @@ def stamp(*, update: bool) -> str:
 
 
 def current_kernel(store: Store, *, update: bool) -> kernel.Resolved:
-    """Return which kernel to boot, looked up only if asked to, or if it must be fetched anyway."""
+    """Return the kernel to boot; ask the archive if `update`, or if none is cached."""
     path = cache_root() / "kernel.json"
     cached = _read(path)
     if cached and not update and store.has("kernel", kernel.inputs_of(cached)):

@@ -54,7 +54,7 @@ def need_root() -> None:
 
 
 class Running:
-    """The programs that builders run now, so that all can be ended at once from any thread."""
+    """The running programs of all builders, which any thread can end at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

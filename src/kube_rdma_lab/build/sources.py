@@ -44,7 +44,7 @@ class Mirrors:
     security: str = ""
 
     def lines(self, suite: str) -> tuple[str, ...]:
-        """Return the source list for one suite, with its security updates if we can get them.
+        """Return the apt sources of a suite, with its security updates if a mirror has them.
 
         Suites that are archives of their own (backports) have no security archive.
         """

@@ -36,7 +36,7 @@ FIRST = ".first-seconds"
 
 @dataclass(frozen=True, slots=True)
 class BuildEvent:
-    """One line of progress: an artifact is being built, was built, or lay in the cache."""
+    """A line of progress: an artifact is being built, was built, or came from the cache."""
 
     name: str
     state: Literal["building", "built", "cached"]
@@ -49,7 +49,7 @@ Make = Callable[[Path, Shell], None]
 
 
 def silent(_: BuildEvent) -> None:
-    """Report nothing."""
+    """Ignore an event of the build."""
 
 
 def default_root() -> Path:
@@ -58,9 +58,9 @@ def default_root() -> Path:
 
 
 def build_seconds(root: Path | None = None) -> dict[str, float]:
-    """Return how many seconds each artifact took when it was first built in this cache.
+    """Return by artifact the seconds of its first build in this cache.
 
-    Some are built at the same time: their sum is more than the time one waited.
+    Some are built at the same time, so their sum exceeds the time that one waited.
     """
     files = sorted((root or default_root()).glob(f"*/{FIRST}"))
     return {path.parent.name: float(path.read_text()) for path in files}
@@ -98,7 +98,7 @@ class Store:
         self._holds.close()
 
     def shell(self, name: str) -> Shell:
-        """Return the Shell of one builder, with a fresh log."""
+        """Return the Shell of one builder, with a new log file."""
         log = self.root / "logs" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
@@ -138,14 +138,14 @@ class Store:
         return final
 
     def has(self, name: str, inputs: Mapping[str, str]) -> bool:
-        """Tell whether `get` would return at once."""
+        """Decide whether the artifact is built already, so that `get` returns at once."""
         return (self.root / name / key_of(inputs)).exists()
 
     @contextlib.contextmanager
     def hold(self, path: Path) -> Iterator[Path]:
-        """Keep the artifact that `path` lies in from being pruned while the scope is open.
+        """Protect the artifact that `path` lies in from pruning while the context is open.
 
-        Raises Unavailable if it was pruned before the hold was taken.
+        Raises Unavailable if it was pruned before.
         """
         folder = self._artifact_of(path)
         gone = Unavailable(f"{folder} was removed a moment ago; run the command again")
@@ -162,10 +162,10 @@ class Store:
             os.close(handle)
 
     def prune(self, keep: int = 2) -> list[Path]:
-        """Remove all but the `keep` last used versions of each artifact; return what went.
+        """Remove all but the `keep` last used versions of each artifact; return the removed paths.
 
         Versions that a running lab holds stay, whatever their age; so does what is being built.
-        Left-overs of killed builders go too.
+        Remains of killed builders are removed too.
         """
         removed: list[Path] = []
         for shelf in sorted(p for p in self.root.glob("*/") if (p / ".lock").exists()):
@@ -186,7 +186,7 @@ _EX_NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 @contextlib.contextmanager
 def _fresh(work: Path, final: Path) -> Iterator[Path]:
-    """Yield an empty folder that becomes `final` in one step, or vanishes if the scope fails."""
+    """Yield an empty folder that becomes `final` at the end, or is removed on an error."""
     if work.exists():  # its builder was killed: we hold the lock that it held
         shutil.rmtree(work)
     work.mkdir()

@@ -61,7 +61,7 @@ FAKES = "kube_rdma_testing"
 
 
 class Policy(Enum):
-    """The SELinux policy of a root, if any; the value is a part of the root's name."""
+    """The SELinux policy in a test root, if any; its value is a part of the root's name."""
 
     NONE = ""
     DEBIAN = "selinux"
@@ -107,7 +107,7 @@ def user_mode_kernel(store: Store) -> Path:
 
 
 def _python(store: Store, stamp: str, locks: Path) -> Path:
-    """Return a tree with Debian's Python, the product's dependencies and pytest."""
+    """Return a Debian tree with Python, the product's dependencies and pytest."""
     lock = requirements(locks)
 
     def make(folder: Path, shell: Shell) -> None:
@@ -168,7 +168,7 @@ def _disk(
     policy: Policy,
     tree: Path | None,
 ) -> Path:
-    """Return the disk with Python's tree and, if there is one, that of the policy."""
+    """Build the disk image with Python's tree and, if it is given, the SELinux policy's tree."""
 
     def make(folder: Path, shell: Shell) -> None:
         stage = folder / "stage"

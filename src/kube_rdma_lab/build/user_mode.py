@@ -43,10 +43,10 @@ RECIPE = "3"
 
 
 def build(store: Store, resolved: kernel.Resolved, archive: debian.Archive) -> Path:
-    """Return the program; one boots a kernel by starting it.
+    """Build and return the user-mode kernel, a program that boots when it is started.
 
-    Raises Refused where a program is missing that compiles, Unavailable when a program of the build
-    fails or the archive has the version no more, Broken when the source does not have an option.
+    Raises Refused without a compiling program, and Broken when the source lacks an option. Raises
+    Unavailable when a build step fails or the archive no longer has the version.
     """
 
     def make(folder: Path, shell: Shell) -> None:
@@ -63,7 +63,7 @@ def build(store: Store, resolved: kernel.Resolved, archive: debian.Archive) -> P
 
 
 def inputs_of(resolved: kernel.Resolved) -> dict[str, str]:
-    """Return what decides the program, the compiler excepted."""
+    """Return the inputs that decide the user-mode kernel, except the compiler."""
     files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (CONFIG, CARD)}
     return {**files, "package": package(resolved), "version": resolved.version, "recipe": RECIPE}
 
@@ -101,7 +101,7 @@ def lost(wanted: Mapping[str, str], configuration: str) -> list[str]:
 
 
 def _source(folder: Path, resolved: kernel.Resolved, archive: debian.Archive, shell: Shell) -> Path:
-    """Unpack the kernel's source into `folder`, and put the cards where network drivers are."""
+    """Unpack the kernel's source into `folder`, and add the driver of our simulated cards."""
     folder.mkdir()
     name = package(resolved)
     archive.refresh(shell)  # the kernel may have been fetched long ago
@@ -119,7 +119,7 @@ def _source(folder: Path, resolved: kernel.Resolved, archive: debian.Archive, sh
 
 
 def change(source: Path) -> None:
-    """Change the lines of a kernel's source that CHANGES names; raise Broken without one."""
+    """Replace lines of a kernel's source as CHANGES says; raise Broken if one is missing."""
     for path, (before, after) in CHANGES.items():
         text = (source / path).read_text()
         if before not in text:

@@ -57,14 +57,14 @@ def find_uv() -> Path:
 
 
 def uv_settings() -> dict[str, str]:
-    """Return uv's settings, taken over from pip where uv has none of its own."""
+    """Return uv's settings as variables, taken from pip's where uv has none of its own."""
     pip = cache_root() / "uv/bin/pip"
     listed = ask([pip, "config", "list"]) if pip.exists() else ""
     return {"UV_LINK_MODE": "copy", "UV_NO_PROGRESS": "1", **translated(listed, os.environ)}
 
 
 def translated(pip_config: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return uv's variables for the output of `pip config list`; those that are set stay."""
+    """Translate the output of `pip config list` to uv's variables; keep those already set."""
     variables: dict[str, str] = {}
     # Sorted, the environment (:env:) comes before files, so it wins as it does for pip.
     for line in sorted(pip_config.splitlines()):

@@ -23,9 +23,9 @@ SHOWN = 3  # names in a sentence
 
 
 def objects(lab: Lab) -> frozenset[str]:
-    """Return every object that somebody made, as `Kind namespace/name` or `Kind name`.
+    """Return the objects without owners, as `Kind namespace/name` or `Kind name`.
 
-    What another object owns (a Deployment's pods, a Node's report) is that object's.
+    Objects that have an owner, such as a Deployment's pods, are left out.
     """
     kinds = ",".join(kubectl(lab, "api-resources", "--verbs=list", "-o", "name").split())
     rows = f"jsonpath={{range .items[*]}}{COLUMNS}\n{{end}}"
@@ -34,7 +34,7 @@ def objects(lab: Lab) -> frozenset[str]:
 
 
 def _names(lines: Iterable[str]) -> Iterable[str]:
-    """Read the lines of COLUMNS: words between single spaces, empty ones too."""
+    """Yield the names of ownerless objects in lines of COLUMNS, whose words may be empty."""
     for line in lines:
         kind, namespace, name, owners = line.split(" ", 3)
         if kind not in PASSING and not owners:
@@ -47,7 +47,10 @@ def write(lab: Lab) -> None:
 
 
 def end(name: str) -> str:
-    """End a lab that holds nothing but the demo; return a sentence, empty where no lab runs."""
+    """End the lab if it has only the demo's objects; return a sentence for users.
+
+    It is empty if no lab runs.
+    """
     try:
         lab = labs.find(name)
         reason = why_not(lab)
@@ -62,7 +65,7 @@ def end(name: str) -> str:
 
 
 def why_not(lab: Lab) -> str:
-    """Return why a lab is not the demo's alone; empty if it is."""
+    """Return why a lab has more than the demo in it; empty if it has not."""
     try:
         before = frozenset(json.loads((lab.home / FILE).read_text()))
     except FileNotFoundError:

@@ -20,7 +20,7 @@ PRESET = "daemonset-preset.yaml"
 
 
 def demonstrate(lab: Lab, report: Report, *, daemonset: str = PRESET, pairs: int = PAIRS) -> Proof:
-    """Install kube-rdma on a running lab, run seed S2 there and return what was measured."""
+    """Install kube-rdma on a running lab, run seed S2 in it and return the measurements."""
     with step(report, "install kube-rdma"):
         scc.install(lab, daemonset)
     with step(report, "start two pods"):

@@ -51,9 +51,9 @@ def in_pod(lab: Lab, pod: str, address: str, *words: str, namespace: str = "defa
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The result of one run.
+    """The result of one perftest run.
 
-    A rate of 0 may be a slow machine; `iterations` shows that bytes were moved.
+    A rate of 0 may mean a slow machine; `iterations` shows that bytes were moved.
     """
 
     iterations: int
@@ -69,7 +69,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Several equal runs between the same endpoints."""
+    """The results of repeated perftest runs between the same endpoints."""
 
     outcomes: tuple[Measurement, ...]
 
@@ -116,11 +116,11 @@ def measure(
 
 
 def _retried(measurement: Callable[[], Measurement]) -> Measurement:
-    """Measure again when a work request fails, which on a starved machine Soft-RoCE's do.
+    """Repeat a measurement that failed for a reason that may pass on a busy machine.
 
-    Its responder then takes a packet that was sent again for an invalid request (status 9). Where
-    perftest compares two clocks while others have the cores, they do not agree. And a server may
-    wait for a client that is gone (verify/rules/perftest.py, client_script).
+    There Soft-RoCE takes a repeated packet for an invalid request (status 9). perftest compares two
+    clocks that differ while others have the cores. A server may wait for a client that is gone
+    (verify/rules/perftest.py, client_script).
     """
     for _ in range(RUNS - 1):
         try:
@@ -133,10 +133,10 @@ def _retried(measurement: Callable[[], Measurement]) -> Measurement:
 
 @contextmanager
 def _serving(lab: Lab, argv: list[str], label: str) -> Iterator[None]:
-    """Run a perftest server inside the `with`, which begins when it can be dialled.
+    """Run a perftest server inside the `with`, whose body begins when it listens.
 
-    It ends with its stdin. What brought its command to the place is not killed before: an ssh that
-    shares its connection takes the others' with it.
+    The server ends with its stdin. The process that carries its command is not killed before: an
+    ssh that shares its connection would end the others' too.
     """
     pipe = subprocess.PIPE
     with subprocess.Popen(

@@ -45,7 +45,7 @@ class PodRow:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Everything that the demo measured."""
+    """The demo's evidence: nodes, pods, and the measurements between pods and between hosts."""
 
     nodes: tuple[NodeRow, ...]
     pods: tuple[PodRow, ...]
@@ -114,7 +114,7 @@ def remove_pods(lab: Lab) -> None:
 
 
 def prove(lab: Lab, pairs: int) -> Proof:
-    """Run the seed's read test, then `pairs` write tests each, pods and hosts in turns."""
+    """Run seed S2's read test, then `pairs` write tests, alternating hosts and pods."""
     pods = tuple(pod_row(lab, name) for name in PODS)
     server, client = (pod_endpoint(lab, pod) for pod in pods)
     server_host, client_host = (host_endpoint(lab, pod.node) for pod in pods)

@@ -12,9 +12,9 @@ DEVICES = "-n kube-system exec ds/rdma-device-plugin -- kube-rdma devices"
 
 
 def render(proof: Proof, option: str = "", program: str = "kube-rdma") -> str:
-    """Return the whole text.
+    """Return the demo's report as text.
 
-    The commands to go on with call our `program` by a path that works, and `option` names the lab.
+    Its commands start our `program` by a path that works, and `option` names the lab.
     """
     first = proof.nodes[0]
     client, server = proof.pods[1], proof.pods[0]
@@ -59,7 +59,7 @@ def _gbps(figure: float) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Align rows of equal length; the first is the head."""
+    """Align the cells of rows of equal length into columns of text; the first row is the head."""
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
     return "\n".join(
         (

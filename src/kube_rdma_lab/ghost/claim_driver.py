@@ -70,9 +70,9 @@ def _only_slice(driver: str, node: str, devices: list[dict[str, Any]]) -> dict[s
 
 
 def _numa(gpu: Gpu) -> dict[str, Any]:
-    """Return the attribute of the NUMA node; leave it out where the firmware names none.
+    """Return the NUMA node as a slice's attribute; empty if the firmware names none.
 
-    k8s.io/dynamic-resource-allocation does the same.
+    The library k8s.io/dynamic-resource-allocation does the same.
     """
     numa = gpu.seat.numa_node
     return {} if numa is None else {"resource.kubernetes.io/numaNode": {"int": numa}}
@@ -96,7 +96,7 @@ def card_slice_spec(node: str, cards: Sequence[Device]) -> dict[str, Any]:
 
 
 async def publish(cluster: Cluster, node: str, spec: dict[str, Any]) -> None:
-    """Write the slice, which goes when the node does; one of an earlier process stays."""
+    """Create the ResourceSlice, owned by the Node, unless an earlier process did."""
     stored = await cluster.get(NODE, node)
     if stored is None:
         raise Refused(f"there is no node {node}", remedy="Set NODE to the name of a node")

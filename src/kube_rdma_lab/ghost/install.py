@@ -21,7 +21,7 @@ CARD_CLAIMS = ("card-claims", "claim_driver.py", "card_claims.yaml")
 
 
 def manifest(what: tuple[str, str, str] = PLUGIN) -> str:
-    """Return what kubectl applies: namespace, program and DaemonSet."""
+    """Return the manifest of a ghost program: namespace, ConfigMap with the program, DaemonSet."""
     name, program, objects = what
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     files: dict[str, Any] = {
@@ -35,9 +35,9 @@ def manifest(what: tuple[str, str, str] = PLUGIN) -> str:
 
 
 def start_ghosts(lab: Lab) -> bool:
-    """Make every node with ghosts offer them, before long; return False when there are none.
+    """Install the plugin that offers ghosts on nodes; return False if the lab has no ghosts.
 
-    Raise Unavailable when the cluster does not take the manifest.
+    Raise Unavailable if the cluster refuses the manifest.
     """
     if not any(node.gpus for node in lab.topology.nodes):
         return False

@@ -42,13 +42,13 @@ def find_ghosts(devices: Path) -> Iterator[Ghost]:
 
 
 def _numa_node(file: Path) -> int | None:
-    """Return the NUMA node in a file, None for none; a kernel without NUMA has no such file."""
+    """Read a NUMA node from a file; return None for -1 or, without NUMA in the kernel, no file."""
     node = int(file.read_text()) if file.exists() else -1
     return node if node >= 0 else None
 
 
 def offer(ghosts: Sequence[Ghost]) -> Offer:
-    """Return the offer of all ghosts, one share each."""
+    """Return the device plugin's offer of all ghosts, with one share for each."""
     return Offer(
         RESOURCE,
         tuple(

@@ -18,7 +18,7 @@ DATA = 16  # NLMSG_MIN_TYPE: the lowest type that is not netlink's own
 
 
 def datagram(action: str, subsystem: str, devpath: str) -> bytes:
-    """Return one event; the kernel adds its number and drops the header."""
+    """Return the uevent datagram of one device; the kernel adds its sequence number."""
     lines = (
         f"{action}@{devpath}",
         f"ACTION={action}",
@@ -30,7 +30,7 @@ def datagram(action: str, subsystem: str, devpath: str) -> bytes:
 
 
 def main() -> None:
-    """Send the events; each is [action, subsystem, devpath]."""
+    """Read uevents from stdin, JSON lists of [action, subsystem, devpath], and send them."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_KOBJECT_UEVENT) as kernel:
         for event in json.load(sys.stdin):
             kernel.sendto(datagram(*event), (0, 0))

@@ -25,14 +25,14 @@ CGROUPS = "fs/cgroup"
 
 @dataclass(frozen=True, slots=True)
 class Cards:
-    """The interfaces and device nodes that a node needs to show a tree."""
+    """The network interfaces and device nodes that a native node needs for its sysfs tree."""
 
     interfaces: tuple[str, ...] = ()
     devices: tuple[CharDevice, ...] = ()
 
 
 def write(tree: str, folder: Path) -> Cards:
-    """Write a tree out as the /sys of a node, in the new folder `folder`."""
+    """Write a named tree as a node's /sys into the new folder `folder`; return its cards."""
     trees.write(tree, folder)
     cards = read(folder)
     for path in (*PARTS, CGROUPS, VIRTUAL, NETDEVS):
@@ -46,9 +46,9 @@ def write(tree: str, folder: Path) -> Cards:
 
 
 def read(folder: Path) -> Cards:
-    """Return what a tree asks for: the interfaces of its functions, the nodes of its devices.
+    """Return the interfaces and device nodes that a written sysfs tree needs.
 
-    Bonds, bridges and what else is virtual belong to the example machine.
+    Bonds, bridges and other virtual interfaces are left out.
     """
     survey = read_survey(folder)
     interfaces = [

@@ -32,7 +32,7 @@ _REMEDY = "Use a topology of machines, or give this machine all of them (mount |
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """A mounted hierarchy of control groups: its mount point, controllers and our own group.
+    """A mounted hierarchy of control groups: mount point, controllers and this process's group.
 
     `controllers` are those of v1; a v2 hierarchy has none here and lists them in a file.
     """
@@ -84,7 +84,7 @@ def _hierarchies(mountinfo: str, groups: dict[frozenset[str], str]) -> Iterator[
 
 
 def _below(mount: Path, root: str, group: str) -> Path:
-    """Return where a group is seen; a mount may show only what is below its `root`."""
+    """Return the folder of a group in a mount, which may show only what is below its `root`."""
     inside = group.removeprefix(root if root != "/" else "").lstrip("/")
     return mount / inside
 
@@ -105,9 +105,9 @@ def of_this_machine() -> tuple[Hierarchy, ...]:
 
 
 def place(hierarchy: Hierarchy, name: str) -> Path:
-    """Return the folder for a group called `name`, which is not made yet.
+    """Return the path at which a group called `name` can be made.
 
-    Raise Refused where v2 passes controllers down to no group.
+    Raise Refused if no v2 group above it can pass controllers down.
     """
     if not hierarchy.is_v2:
         return hierarchy.own / name
@@ -123,7 +123,7 @@ def place(hierarchy: Hierarchy, name: str) -> Path:
 
 
 def make(folder: Path, *, is_v2: bool) -> None:
-    """Make a group that can be divided further: it has processors, memory and controllers."""
+    """Make a control group with CPUs, memory and controllers, so that groups can be made in it."""
     folder.mkdir(exist_ok=True)
     if is_v2:
         _passes_down(folder)
@@ -150,7 +150,7 @@ def _passes_down(folder: Path) -> bool:
 
 
 def check() -> None:
-    """Make a group as a lab does, and remove it; raise Refused where that cannot be."""
+    """Make and remove a group in each hierarchy, as a test; raise Refused if that fails."""
     for hierarchy in of_this_machine():
         folder = place(hierarchy, f"kube-rdma-check-{os.getpid()}")
         make(folder, is_v2=hierarchy.is_v2)
@@ -196,7 +196,7 @@ def remove(folder: Path) -> None:
 
 
 def _gone(group: Path) -> bool:
-    """Remove one group; False while processes are in it, or have not quite left."""
+    """Remove one control group; return False while it has processes."""
     try:
         group.rmdir()
     except FileNotFoundError:

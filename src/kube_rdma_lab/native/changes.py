@@ -27,7 +27,7 @@ WITHOUT_PEER = ("1: DOWN", "2: Polling")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One device of a function, as the kernel announces it: class or bus, path below /sys."""
+    """A device of a PCI function, as uevents name it: subsystem, and path below /sys."""
 
     subsystem: str
     devpath: str
@@ -35,7 +35,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class TreeFunction:
-    """A PCI function of a tree: its address, what its driver made, the interfaces among it."""
+    """A PCI function of a sysfs tree, with its devices and network interfaces."""
 
     address: str
     members: tuple[Member, ...]
@@ -84,7 +84,7 @@ def pull(root: Path, stash: Path, name: str) -> TreeFunction:
 
 
 def plug(root: Path, stash: Path, address: str) -> TreeFunction:
-    """Put a function back that was pulled; raise Refused when it was not."""
+    """Put a pulled function back into the tree; raise Refused if it was not pulled."""
     place = stash / address
     if not place.is_dir():
         pulled = sorted(path.name for path in stash.glob("*"))
@@ -127,12 +127,12 @@ def _described(root: Path, folder: Path) -> TreeFunction:
 
 
 def _subsystem(root: Path, link: Path) -> str:
-    """Return what the kernel calls a folder of class/ or bus/."""
+    """Return the subsystem of a link in class/ or bus/, as the kernel's uevents call it."""
     return link.relative_to(root).parts[1]
 
 
 def _links_into(root: Path, folder: Path) -> Iterator[Path]:
-    """Yield the links by which a function and what lies below it are found from elsewhere."""
+    """Yield the links elsewhere in the tree that lead to a function or below it."""
     target = folder.resolve()
     beside = folder.parent.glob("*/virtfn*")
     for link in sorted((*root.glob("class/*/*"), *root.glob(f"{PCI}/*"), *beside)):
@@ -141,7 +141,7 @@ def _links_into(root: Path, folder: Path) -> Iterator[Path]:
 
 
 def _count_virtual_functions(bus: Path) -> None:
-    """Make the physical functions of a bus show how many virtual ones they have."""
+    """Write into sriov_numvfs of a bus's physical functions how many virtual ones exist."""
     for count in bus.glob("*/sriov_numvfs"):
         count.write_text(f"{len(list(count.parent.glob('virtfn*')))}\n")
 

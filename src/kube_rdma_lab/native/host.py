@@ -44,9 +44,9 @@ LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
 def check(nodes: int, *, trees: bool, features: Mapping[str, str] = FEATURES) -> None:
-    """Raise Refused for the first feature that is missing here for so many native nodes.
+    """Raise Refused for the first feature that this machine lacks for `nodes` native nodes.
 
-    `trees` says that nodes show cards of a tree, whose device nodes have the numbers of real ones.
+    `trees` says whether nodes show cards of a tree, whose device nodes have numbers of real ones.
     """
     with tempfile.TemporaryDirectory(prefix="kube-rdma-") as folder:
         for feature, script in features.items():
@@ -66,10 +66,10 @@ def check(nodes: int, *, trees: bool, features: Mapping[str, str] = FEATURES) ->
 
 
 def _check_inotify(count: int) -> None:
-    """Open so many inotify instances at once; raise Refused when the limit does not allow them.
+    """Raise Refused if `count` inotify instances cannot be open at once.
 
-    The limit is raised where this process may: labs that boot at the same time see each other only
-    when it is too late. What is beyond it is not tried: it would take the last ones from others.
+    The limit is raised where this process may: labs that boot at the same time notice each other
+    too late. No more than the limit is tried, for that would take the last ones from others.
     """
     if int(LIMIT.read_text()) < ENOUGH:
         with suppress(OSError):  # read-only in many containers

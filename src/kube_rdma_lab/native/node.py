@@ -58,7 +58,7 @@ def write_cards(state: Path, topology: Topology) -> dict[str, tuple[str, ...]]:
 
 
 def write_files(files: Path, node: NodeSpec, parts: Parts) -> None:
-    """Add to a node's files what a native one needs; beside them lie its root and its /sys."""
+    """Write the files that only a native node needs: its paths, links, devices and containerd's."""
     assert parts.native
     home = files.parent
     shown = cards.read(home / "sys") if node.tree else Cards()
@@ -106,7 +106,7 @@ def devices(shown: Cards) -> str:
 
 
 def with_cards(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a container's specification whose /sys is the node's, not a view of the kernel's.
+    """Return a container's OCI spec with the node's simulated /sys in place of the kernel's.
 
     The runtime adds the container's own control groups at /sys/fs/cgroup.
     """
@@ -138,7 +138,7 @@ async def native_node(
 
 
 def write_pid(state: Path, node: NodeSpec, program: Program) -> None:
-    """Write down a booted node's first process: the child of the program, which is `unshare`."""
+    """Record the pid of a booted node's first process, the child of `unshare`."""
     children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text()
     (state / "nodes" / node.name / PID).write_text(children.split()[0])
 

@@ -25,7 +25,7 @@ SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
 
 
 def until_offered(lab: Lab, nodes: Collection[NodeSpec], resource: str, count: int) -> None:
-    """Wait until the kubelet of each node has `count` healthy shares, given away or not."""
+    """Wait until each node's kubelet lists `count` healthy shares, allocated or not."""
     if not nodes:
         return
     sockets = [f"/proc/{first_process(lab.home, node)}/root/{SOCKET}" for node in nodes]
@@ -39,7 +39,7 @@ def until_offered(lab: Lab, nodes: Collection[NodeSpec], resource: str, count: i
 
 
 async def _offers(sockets: Collection[str]) -> list[dict[str, int]]:
-    """Return how many healthy shares there are of each resource, by kubelet."""
+    """Ask each kubelet's pod resources socket for the healthy shares of each resource."""
     from kube_rdma.adapters.kubelet.pod_resources import PodResources  # this program's alone
 
     answers = [await PodResources(Path(socket)).allocatable() for socket in sockets]

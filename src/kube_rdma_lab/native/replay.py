@@ -23,7 +23,7 @@ _ETHERNET = "1\n"  # ARPHRD_ETHER
 
 
 def as_ethernet(lab: Lab) -> dict[Path, str]:
-    """Make IPoIB interfaces of trees Ethernet, as they are here; return the files as they were."""
+    """Make IPoIB interfaces in nodes' trees look like Ethernet; return the original file texts."""
     folders = (lab.home / "nodes" / spec.name / "sys" for spec in lab.topology.natives)
     types = [path for folder in folders for path in folder.glob("class/net/ib*/type")]
     recorded = {path: path.read_text() for path in types}
@@ -33,7 +33,10 @@ def as_ethernet(lab: Lab) -> dict[Path, str]:
 
 
 class Replay:
-    """The cards of a native node, to take down or out; Refused for a node without any."""
+    """A native node's simulated cards, to unplug or set down.
+
+    The constructor raises Refused without any.
+    """
 
     def __init__(self, lab: Lab, node: str) -> None:
         spec = lab.node(node)
@@ -71,7 +74,7 @@ class Replay:
         return gone.address
 
     def plug(self, address: str) -> None:
-        """Put a function back that was pulled."""
+        """Put a pulled function back, with its device nodes and interfaces; announce it."""
         before = cards.read(self._sysfs)
         back = changes.plug(self._sysfs, self._stash, address)
         now = cards.read(self._sysfs)
@@ -91,7 +94,7 @@ class Replay:
             self._on_node("ip", "link", "set", interface, "up" if up else "down")
 
     def _links(self, function: TreeFunction) -> list[tuple[str, str]]:
-        """Return the interfaces of a function, each with its name outside of the node."""
+        """Return a function's interfaces, each with the name that it has outside of the node."""
         lines = (self._home / "files" / "links").read_text().splitlines()
         outside = {name: own for own, name, _ in map(str.split, lines)}
         return [(name, outside[name]) for name in function.interfaces]

@@ -25,26 +25,26 @@ def unpack(text: str, root: Path) -> None:
 
 
 def write(root: Path, path: str, content: str) -> None:
-    """Write one file and what stands above it; the last line end is added."""
+    """Write a file below `root` with its parent folders; a final newline is added."""
     _made(root, path).write_text(f"{content}\n")
 
 
 def link_to(root: Path, path: str, place: str) -> None:
     """Make a relative link, as sysfs has them, from `path` to `place`, both relative to `root`.
 
-    It ends in the name of its target, also where that is above it (fs/kernfs/symlink.c).
+    Its last part is the target's name, also if the target is above it (fs/kernfs/symlink.c).
     """
     above = os.path.relpath(Path(place).parent, Path(path).parent)
     link(root, path, str(Path(above, Path(place).name)))
 
 
 def link(root: Path, path: str, target: str) -> None:
-    """Make a link as it stands, and what stands above it."""
+    """Make a link below `root` with this target text, and its parent folders."""
     _made(root, path).symlink_to(target)
 
 
 def _made(root: Path, path: str) -> Path:
-    """Make the folder of a path and return the whole path."""
+    """Make the parent folders of a path below `root`; return the whole path."""
     whole = root / path
     whole.parent.mkdir(parents=True, exist_ok=True)
     return whole

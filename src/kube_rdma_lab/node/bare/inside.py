@@ -34,13 +34,13 @@ ended = [Event()]  # set when the test that runs now has ended
 
 
 def say(**fields: Any) -> None:
-    """Write a line for the outer run."""
+    """Append a JSON line to the results, which the process outside the machine reads."""
     with (RUN / "results").open("a") as line:
         line.write(json.dumps(fields) + "\n")
 
 
 def pytest_collection_finish() -> None:
-    """Wait for modules before the first test, when everything is imported."""
+    """Wait until init has loaded the kernel modules, before the first test begins."""
     while not (RUN / "modules").exists():  # should one be missing, init ends the machine
         time.sleep(0.02)
 
@@ -54,12 +54,12 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keep the report of a part of the test."""
+    """Keep the report of a test's phase until the test ends."""
     parts.append(report)
 
 
 def pytest_runtest_logfinish(nodeid: str) -> None:
-    """Report the end of a test, whose worst part counts."""
+    """Report the end of a test, with the worst outcome of its phases."""
     ended[0].set()
     outcome = max((part.outcome for part in parts), key=WORST_LAST.index)
     say(
@@ -72,7 +72,7 @@ def pytest_runtest_logfinish(nodeid: str) -> None:
 
 
 def tell_when_long(test: str, end: Event) -> None:
-    """Write to the console, once, where a test stands that does not end."""
+    """Print the stacks of a test that runs too long to the console, once."""
     if end.wait(LONG_STARTS * STARTED):
         return
     with Path("/dev/console").open("w") as console:
@@ -89,7 +89,7 @@ def tell_when_long(test: str, end: Event) -> None:
 
 
 def why(part: pytest.TestReport) -> str:
-    """Return why a test was skipped, or its traceback with output and the kernel's last words."""
+    """Return why a test was skipped, or its traceback with output and the last kernel messages."""
     if part.skipped:
         return str(part.longrepr[2]) if isinstance(part.longrepr, tuple) else part.longreprtext
     words = subprocess.run(["dmesg"], capture_output=True, text=True, check=False).stdout
@@ -99,5 +99,5 @@ def why(part: pytest.TestReport) -> str:
 
 
 def pytest_sessionfinish() -> None:
-    """Report that no test comes any more."""
+    """Report the end of the session by a line without a test."""
     say(test="")
