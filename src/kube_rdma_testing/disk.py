@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Killed(BaseException):
-    """The end of the process at a step; like SIGKILL, it is nothing that code could handle."""
+    """The simulated death of the process at a step, which no handler of errors catches."""
 
 
 @dataclass(eq=False)
@@ -107,7 +107,7 @@ class FakeDisk:
 
     @property
     def unsynced(self) -> int:
-        """Return how many changes of names a crash may lose."""
+        """Return how many changes of names a crash could lose now."""
         return len(self._history) - 1
 
     def _change(self, names: dict[str, _File]) -> None:

@@ -53,7 +53,7 @@ class FakeAddresses:
         self._state = extend_right(state, 0.0, float("inf"))
 
     async def add(self, request: AddressRequest) -> GrantedAddresses:
-        """Grant addresses and keep the record; raise Refused if a pool is full."""
+        """Grant addresses and keep their record; raise Refused if a pool is full."""
         self._refuse_failing()
         refuse_namespace(request, self._pools)
         state, answer = grant(self._state, request, self._catalog, self.now())

@@ -30,14 +30,14 @@ from kube_rdma_testing.cluster.server import ClientLine, FakeServer
 
 
 class Deadlines:
-    """The limits of commands in pods, which pass when a test says so and never by the clock."""
+    """The time limits of commands in pods, which a test lets pass without a clock."""
 
     def __init__(self) -> None:
         self._running: list[tuple[float, asyncio.Timeout]] = []
 
     @property
     def seconds(self) -> list[float]:
-        """Return the limits of the commands that run, in seconds."""
+        """Return the time limits of the running commands, in seconds."""
         return [seconds for seconds, _ in self._running]
 
     @asynccontextmanager
@@ -58,7 +58,7 @@ class Deadlines:
 
 
 async def _at_once(_count: int) -> None:
-    """Do nothing when a measurement begins."""
+    """Do nothing at the beginning of a measurement."""
 
 
 HEADER = "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]"
@@ -67,11 +67,11 @@ _WORD = re.compile(r"ib_\w+ .*")
 
 @dataclass
 class PerftestCluster:
-    """A cluster with perftest in its pods; they measure `figures` in Gb/s by client and server.
+    """A fake cluster with perftest in its pods; pairs measure `figures`, in Gb/s.
 
-    Nodes that are `full` start no pod, those `over_quota` take none, those without the image pull
-    none. `rails` has the devices of pods on a node, one if it is not in there; a bad card is its
-    node and device, with what its pairs measure. `meanwhile` gets each measurement as it begins.
+    Nodes that are `full` start no pod, those `over_quota` accept none, those without the image pull
+    none. `rails` has the devices of pods by node, one for other nodes; bad cards, by node and
+    device, have their own figure. `meanwhile` is called as each measurement begins.
     """
 
     server: FakeServer = field(default_factory=FakeServer)
@@ -100,7 +100,7 @@ class PerftestCluster:
     def report(
         self, node: str, pools: Sequence[dict[str, Any]], cards: Sequence[dict[str, Any]]
     ) -> None:
-        """Add the NodeReport of a node."""
+        """Store a NodeReport with these pools and cards for a node."""
         summary = {"cards": len(cards), "healthy": sum(not card.get("reasons") for card in cards)}
         status = {
             "agentVersion": "0.1.0",
@@ -111,7 +111,7 @@ class PerftestCluster:
         self.server.put(NODE_REPORT, {"metadata": {"name": node}, "status": status})
 
     def pod(self, name: str, number: int, namespace: str = "default") -> None:
-        """Add a pod that runs."""
+        """Add a running pod on the node with this number."""
         meta = {"name": name, "namespace": namespace, "labels": {"app": "job"}}
         spec, status = {"nodeName": f"node-{number}"}, {"podIP": f"10.0.1.{number}"}
         self.server.put(POD, {"metadata": meta, "spec": spec, "status": status})
@@ -129,7 +129,7 @@ class PerftestCluster:
         yield Cluster(line)
 
     async def run(self, command: PodCommand) -> int:
-        """Run a command as the shell of its pod does, and return its exit code."""
+        """Run a command in a pod as its shell would, and return its exit code."""
         script = command.argv[-1]
         if "ib_" not in script:
             return await self._probe(command)
@@ -203,7 +203,7 @@ class KubeletLine(ClientLine):
         self._cluster = cluster
 
     async def send(self, request: ApiRequest) -> Answer:
-        """Carry a request; a new pod runs once its creation is answered, or waits for ever."""
+        """Send a request; a pod that it creates runs at once, or never if its node is full."""
         if (request.verb, request.resource) != ("create", "pods"):
             return await super().send(request)
         document = msgspec.json.decode(request.body)

@@ -20,10 +20,10 @@ class SocketServer(Server):
         await self.start(sock=self._listening)
 
     async def end(self) -> None:
-        """Accept no more, then end what runs.
+        """Stop accepting connections, then end those that are open.
 
-        What asyncio has accepted gets its connection one turn of the loop later. Where the server
-        is closed by then, asyncio leaves that socket to the garbage collector, which warns.
+        A connection that asyncio has accepted becomes known one turn of the loop later. If the
+        server is closed by then, its socket is left to the garbage collector, which warns.
         """
         asyncio.get_running_loop().remove_reader(self._listening)
         await asyncio.sleep(0)

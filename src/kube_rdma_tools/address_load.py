@@ -42,7 +42,7 @@ _TRIES = 5  # for one pod that is refused
 
 
 class Load(Frozen):
-    """The load of a run: every node asks for addresses, one pod after the other."""
+    """The load that every node makes: it asks for addresses of one pod after the other."""
 
     pool: Pool
     pods: int
@@ -140,7 +140,10 @@ async def _load(provider: NodeAddresses, node: str, load: Load) -> list[dict[str
 async def _patiently(
     provider: NodeAddresses, request: AddressRequest
 ) -> tuple[tuple[AddressAllocation, ...], int]:
-    """Ask again when it was refused, as the runtime does; raise the last refusal."""
+    """Ask for addresses, repeatedly after refusals as the runtime does; raise the last refusal.
+
+    Return the addresses with the number of refusals.
+    """
     refusals, end = 0, time.monotonic() + _PATIENCE
     while True:
         try:

@@ -54,7 +54,7 @@ class Advisory(Frozen, order=True):
 
 
 class AdvisoryAnswer(Frozen):
-    """The advisories of one source; `unanswered` are packages of which it knows nothing."""
+    """One source's answer: its advisories, and packages that it does not know (`unanswered`)."""
 
     advisories: tuple[Advisory, ...]
     unanswered: tuple[LockedPackage, ...] = ()

@@ -21,16 +21,17 @@ Result: TypeAlias = dict[str, Any]
 
 
 class Allocator:
-    """The running program around the scheduler's allocator."""
+    """A running Go program that calls the scheduler's allocator."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self._shares = count()
 
     def results(self, world: str, node: str) -> list[Result]:
-        """Return what the node gives to the claim of a world, a line of JSON; raise Unavailable.
+        """Return the devices that a node gives to a claim; `world` is a line of JSON.
 
-        The id of a share is by chance, so the program leaves it out: it is put in here.
+        Raise Unavailable if the allocator gives up. Random ids of shares are left out by the
+        program and added here.
         """
         assert self._process.stdin
         assert self._process.stdout

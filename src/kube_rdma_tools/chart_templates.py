@@ -66,7 +66,7 @@ _DEFINITION = """\
 
 
 def template(blueprints: Sequence[Blueprint]) -> str:
-    """Return a file of the chart's templates: all objects of a part."""
+    """Return a template file of the chart with all objects of one part."""
     return HEAD + VALUES + "".join(map(_object, blueprints))
 
 
@@ -119,7 +119,7 @@ chart, and null takes one away. */}}}}
 
 
 def _replaced(path: str) -> str:
-    """Return lines that leave out a default where the user's values have all of it."""
+    """Return template lines that remove a default if the user's values replace all of it."""
     part, _, name = path.rpartition(".")
     return f"""{{{{- if kindIs "map" (get (.Values.{part} | default dict) "{name}") }}}}
 {{{{- $_ := unset $values.{part} "{name}" }}}}
@@ -146,7 +146,7 @@ def _object(blueprint: Blueprint) -> str:
 
 
 def _condition(condition: str, *, inner: bool = False) -> str:
-    """Return a path, or several of which one is enough; in brackets as an argument."""
+    """Return a condition in Helm's syntax; several paths are joined by `or`."""
     single = EITHER not in condition
     words = [_test(one, inner=inner or not single) for one in condition.split(EITHER)]
     if single:
@@ -155,7 +155,7 @@ def _condition(condition: str, *, inner: bool = False) -> str:
 
 
 def _test(condition: str, *, inner: bool) -> str:
-    """Return a path, or its comparison with a text."""
+    """Return a single condition in Helm's syntax: a path, or its comparison with a text."""
     path, equals, text = condition.partition(IS)
     if not equals:
         return _path(path)
@@ -179,7 +179,7 @@ def _fields(body: Mapping[str, Any], indent: int) -> Iterator[str]:
 
 
 def _entry(head: str, node: Any, indent: int) -> Iterator[str]:
-    """Yield a field or an entry of a list; `head` is its line without the value."""
+    """Yield the lines of a field or list entry; `head` is its first line without the value."""
     match node:
         case When(path, then, otherwise):
             yield from _branches(head, (path, then, otherwise), indent)
@@ -197,7 +197,7 @@ def _entry(head: str, node: Any, indent: int) -> Iterator[str]:
 
 
 def _item(node: Any, indent: int) -> Iterator[str]:
-    """Yield an entry of a list; an object in it begins on the line of its dash."""
+    """Yield the template lines of a list's entry; an object begins on the line of its dash."""
     blanks = " " * indent
     match node:
         case When(condition, then, otherwise):
@@ -222,7 +222,7 @@ def _item(node: Any, indent: int) -> Iterator[str]:
 
 
 def _items(chosen: Any, indent: int) -> Iterator[str]:
-    """Yield a branch of a choice in a list: nothing, an entry, or several."""
+    """Yield the template lines of one branch in a list: of no entry, one, or several."""
     for value in chosen if isinstance(chosen, list) else [chosen]:
         if value is not ABSENT:
             yield from _item(value, indent)
@@ -256,12 +256,12 @@ def _value(head: str, node: Any, indent: int) -> Iterator[str]:
 
 
 def _escaped(line: str) -> str:
-    """Return a line that prints {{, which Helm reads as a template, such as in Grafana's own."""
+    """Escape {{ in a line that Helm must not read as a template, such as Grafana's own."""
     return line.replace("{{", '{{ "{{" }}')
 
 
 def _constant(value: Any) -> str:
-    """Return a text for the inside of an action of Helm's, which can hold no other."""
+    """Return a value as JSON for use inside a Helm action; raise ValueError if it has {{."""
     text = json.dumps(value)
     if "{{" in text:
         raise ValueError(f"Helm would read this as a template: {text}")

@@ -46,7 +46,7 @@ takes the same values and does the same.
 
 
 def left_out(value: ChartValue) -> str:
-    """Return the default as a sentence; "" where a value has none."""
+    """Return a sentence with the default that applies if the value is left out; "" without one."""
     return f"Left out: {_defaults(value)}." if _is_said(value) else ""
 
 
@@ -56,8 +56,9 @@ def readme(values: Sequence[ChartValue]) -> str:
 
 
 def values_file(values: Sequence[ChartValue]) -> str:
-    """Return values.yaml: every value but those of a list's entries, null where a preset decides
-    it.
+    """Return values.yaml with every value except those of lists' entries.
+
+    A value that a preset decides is null.
     """
     return _VALUES + "".join(f"{line}\n" for value in values for line in _lines(value))
 
@@ -99,14 +100,14 @@ def _lines(value: ChartValue) -> Iterator[str]:
 
 
 def _assigned(name: str, value: Any) -> list[str]:
-    """Return the lines that give a value to a name, the innermost objects in one line."""
+    """Return YAML lines that assign a value to a name, with innermost objects in one line."""
     if not value or not isinstance(value, list | dict):
         return list(assigned(f"{name}:", value, 0))
     return yaml.safe_dump({name: value}, sort_keys=False, default_flow_style=None).splitlines()
 
 
 def _defaults(value: ChartValue, mark: str = "") -> str:
-    """Return ``false; true with preset vke or ib``, the values between these marks."""
+    """Return the defaults as ``false; true with preset vke or ib``; `mark` quotes each value."""
     parts = [_shown(value.default, mark)]
     order = sorted(value.others, key=lambda each: _shown(each[1]))  # stable: by their order else
     groups = [list(group) for _, group in groupby(order, key=lambda each: _shown(each[1]))]
@@ -116,7 +117,7 @@ def _defaults(value: ChartValue, mark: str = "") -> str:
 
 
 def _listed(group: Sequence[tuple[str, Any]]) -> str:
-    """Return ``preset vke, nvidia or ib``, each kind named once."""
+    """Join presets and distributions as ``preset vke, nvidia or ib``, each kind named once."""
     kinds = [
         (kind, [name.partition(" ")[2] for name, _ in each])
         for kind, each in groupby(group, key=lambda each: each[0].partition(" ")[0])
@@ -140,7 +141,7 @@ def _shown(value: Any, mark: str = "") -> str:
 
 
 def completed(value: ChartValue) -> ChartValue:
-    """Return the value with its defaults; those in a list's entries have none here."""
+    """Return the value with its defaults filled in, unless it belongs to a list's entries."""
     if value.in_list:
         return value
     default = UNSAID if value.whole else _at(DEFAULTS, value.path)

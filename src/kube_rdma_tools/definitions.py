@@ -18,7 +18,7 @@ HEAD = "# Written by tools/crds from the models in src/kube_rdma; do not edit.\n
 
 
 def files() -> dict[str, str]:
-    """Return the text of each file, by its name below the checkout."""
+    """Return the texts of CRDs and their reference pages, by their names in the checkout."""
     folders = {"config/crds": DEFINITIONS, "config/operator": OPERATOR_DEFINITIONS}
     definitions = {
         f"{folder}/{each.plural}.yaml": HEAD + text(each)

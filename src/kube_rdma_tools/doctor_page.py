@@ -31,12 +31,12 @@ _LOOKS[errors.CODE] = (errors.TITLE, errors.outliers)
 
 
 def filled(page: str, findings: Iterable[Finding]) -> str:
-    """Return the page with its codes as they are now."""
+    """Return the page with the section of finding codes written anew."""
     return put(page, CODES, codes(findings))
 
 
 def noticed(code: str) -> str:
-    """Return what people notice when a check finds something."""
+    """Return the symptom of a finding: the first paragraph of its check's docstring."""
     return " ".join((_LOOKS[code][1].__doc__ or "").partition("\n\n")[0].split())
 
 
@@ -64,7 +64,7 @@ def _heading(code: str) -> str:
 
 
 def _linked(text: str) -> str:
-    """Return a text with links where it names another code or a page."""
+    """Return a text whose references to other codes and pages are Markdown links."""
     text = re.sub(r"\(docs/([\w-]+\.md[#\w-]*)\)", r"([\1](\1))", text)
     text = re.sub(r"\(SECURITY\.md\)", "([SECURITY.md](../SECURITY.md))", text)
     return re.sub(r"\bKR\d{3}\b", lambda code: f"[{code[0]}](#{_anchor(code[0])})", text)

@@ -39,7 +39,7 @@ def parameters_page(schema: Json) -> str:
 
 
 def _names(spec: Json, version: Json) -> str:
-    """Return how to read the kind's objects."""
+    """Return a paragraph on how to read a kind's objects with kubectl."""
     names = spec["names"]
     place = "in a namespace" if spec["scope"] == "Namespaced" else "for the whole cluster"
     full = f"{names['plural']}.{spec['group']}"

@@ -19,10 +19,10 @@ _LABEL = re.compile(r"\{\{(?:or )?\$labels\.(\w+)(?: \$labels\.\w+)?\}\}")
 
 
 def table(families: Iterable[MetricFamily], before: Iterable[MetricFamily] = ()) -> str:
-    """Return families as a table; labels that all have, or most of many, are named above it.
+    """Return metric families as a Markdown table; common labels are named above it.
 
-    Series that count what those of another table count are named below it, with their file where
-    the end of the name differs. Sources other than files are not named.
+    Series that count what those in `before` count are named below it, with their file if their
+    names end differently. Sources other than files are not named.
     """
     rows = list(families)
     (usual, count), *_ = Counter(row.labels for row in rows).most_common(1)
@@ -54,7 +54,7 @@ def table(families: Iterable[MetricFamily], before: Iterable[MetricFamily] = ())
 
 
 def _beside(row: MetricFamily, known: str) -> str:
-    """Return the name of a series, with its file unless it ends as the known name does."""
+    """Return a series' name, with its source unless the name ends like the known one."""
     return f"`{row.name}`" + f" ({row.source})" * (not row.name.endswith(known.removeprefix(NODE)))
 
 
@@ -68,7 +68,7 @@ def filled(page: str, tables: Iterable[tuple[str, Sequence[MetricFamily]]]) -> s
 
 
 def alerts(groups: Iterable[Mapping[str, Any]]) -> str:
-    """Return the alerts of rule groups as a table; a label stands for its value."""
+    """Return the alerts of rule groups as a table; a label's name stands for its value."""
     rows = [rule for group in groups for rule in group["rules"]]
     lines = ["| alert | severity, after | when |", "|---|---|---|"]
     for rule in rows:

@@ -29,7 +29,7 @@ text { font-family: "DejaVu Sans", Verdana, sans-serif; font-size: 12px; fill: #
 
 
 class ModeQuestion(Frozen):
-    """A question with two answers, and what follows from each: a mode, or another question."""
+    """A yes/no question about modes; each answer leads to a mode or another question."""
 
     text: str
     holds: Callable[[ModeRow], bool]
@@ -63,7 +63,7 @@ TREE = ModeQuestion(
 
 
 class _DrawnPart(Frozen):
-    """A part of the picture: its SVG, the room that it takes, and where a line from above ends."""
+    """A drawn part of the tree: its SVG, right and bottom edge, and the x of its upper end."""
 
     parts: tuple[str, ...]
     right: int
@@ -72,7 +72,7 @@ class _DrawnPart(Frozen):
 
 
 def ways(choice: Choice = TREE) -> Iterator[tuple[Mode, tuple[tuple[ModeQuestion, bool], ...]]]:
-    """Yield each mode of the tree with the answers that lead to it."""
+    """Yield each mode of the tree with the questions and answers that lead to it."""
     if isinstance(choice, Mode):
         yield choice, ()
         return
@@ -111,7 +111,7 @@ def _drawn(choice: Choice, left: int, top: int) -> _DrawnPart:
 
 
 def _mode(mode: Mode, left: int, top: int) -> _DrawnPart:
-    """Draw a leaf: the mode, and what a share of it is."""
+    """Draw a leaf of the tree: the mode's name, and what a share of it is."""
     lines = wrapped(MODES[mode].meaning, _LETTERS, "")
     height = _LINE * (1 + len(lines)) + _GAP
     middle = left + _WIDTH // 2

@@ -115,7 +115,7 @@ def _differs(path: Path, text: str) -> bool:
 
 
 def _answer(form: str, example: str) -> Callable[[click.Context, click.Parameter, str], str]:
-    """Return a check for click that refuses an answer of another form."""
+    """Return a callback for click that refuses a value which does not match `form`."""
 
     def check(_: click.Context, option: click.Parameter, value: str) -> str:
         if not (match := re.fullmatch(form, value.strip(), re.ASCII)):

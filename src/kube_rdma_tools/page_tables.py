@@ -11,7 +11,7 @@ BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 
 
 def put(page: str, begin: str, text: str) -> str:
-    """Return the page with this text behind `begin`; raise ValueError where that is not in it."""
+    """Replace a page's text between `begin` and END; raise ValueError if these are missing."""
     before, begun, rest = page.partition(begin)
     _, end, after = rest.partition(END)
     if not begun or not end:

@@ -20,14 +20,14 @@ _BLANK = re.compile(r"(?<=\S) (?=\S)")
 
 
 def scalar(value: Any) -> str:
-    """Return a text, a number or the like in one line; an object or a list as JSON."""
+    """Return a value as one line of YAML; objects and lists as JSON."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     return json.dumps(value)
 
 
 def assigned(head: str, value: Any, indent: int) -> Iterator[str]:
-    """Yield the lines of a constant behind a field's name or a dash; long texts are folded."""
+    """Yield the YAML lines of a constant after a field's name or dash; fold long texts."""
     line = f"{head} {scalar(value)}"
     if not isinstance(value, str) or value != value.strip(" ") or "\t" in value:
         yield line
@@ -43,9 +43,9 @@ def assigned(head: str, value: Any, indent: int) -> Iterator[str]:
 
 
 def _is_block(text: str) -> bool:
-    """Decide whether a text is of several lines that a block scalar can hold as they are.
+    """Decide whether a text has several lines that a YAML block scalar can hold unchanged.
 
-    It has no escapes; what cannot be printed, other ends of lines (U+0085) among it, is quoted.
+    A block scalar has no escapes, so a text with unprintable characters is quoted.
     """
     lines = text.split("\n")
     is_whole = text == text.strip() + "\n" and len(lines) > 2

@@ -11,7 +11,7 @@ from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """One address: the sandbox, ``namespace/pod`` and the interface that have it."""
+    """One allocated address: the sandbox, ``namespace/pod`` and the interface that have it."""
 
     id: str = ""
     podref: str = ""
@@ -19,14 +19,14 @@ class Allocation(msgspec.Struct, frozen=True):
 
 
 class WhereaboutsPoolSpec(msgspec.Struct, frozen=True):
-    """A range, and its allocations by their distance from the range's first address."""
+    """The range of a whereabouts pool, and its allocations by offset from the first address."""
 
     range: str = ""
     allocations: dict[str, Allocation] = {}
 
 
 class ReservationSpec(msgspec.Struct, frozen=True):
-    """An address of a network, by its name: ``10.0.0.5``, ``fd00--5``, ``blue-10.0.0.5``."""
+    """The owner of a reserved address, which is in the object's name, such as ``10.0.0.5``."""
 
     podref: str = ""
     ifname: str = ""

@@ -65,7 +65,7 @@ class LegacyAddresses(Frozen):
 
 
 class OwnObjects(Frozen):
-    """The pools and blocks of kube-rdma, and the addresses that earlier migrations excluded."""
+    """kube-rdma's pools and blocks, and the addresses that earlier migrations excluded."""
 
     pools: Mapping[ipam.PoolName, ipam.IPPool] = field(default_factory=dict)
     imported: Mapping[ipam.PoolName, frozenset[ipam.Address]] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class PoolChange(Frozen):
 
 
 class MigrationPlan(Frozen):
-    """The acts of the migration; `over` and `unmapped` are sentences."""
+    """The changes of a migration from whereabouts; `over` and `unmapped` are sentences."""
 
     changes: tuple[PoolChange, ...] = ()
     kept: tuple[KeptAddress, ...] = ()
@@ -168,7 +168,7 @@ def plan(legacy: LegacyAddresses, pods: Iterable[PodState], present: OwnObjects)
 def _attachments(
     attachments: Iterable[Stored[DefinitionSpec, None]],
 ) -> tuple[dict[ipam.PoolName, ipam.IPPool], set[ipam.PoolName], list[str], list[str]]:
-    """Return the pools that they mean, which of these nodes had slices of, notes and faults."""
+    """Return the pools that network definitions describe, those split by node, notes and faults."""
     pools: dict[ipam.PoolName, ipam.IPPool] = {}
     sliced: set[ipam.PoolName] = set()
     notes: list[str] = []
@@ -198,7 +198,7 @@ def _attachments(
 
 
 def _plugins(conf: Value) -> list[dict[str, Value]]:
-    """Return a configuration is one plugin, or a list of them."""
+    """Return the plugins of a CNI configuration, which is one plugin or a list of them."""
     if not isinstance(conf, dict):
         return []
     plugins = conf.get("plugins", [conf])
@@ -241,10 +241,10 @@ def _allocations(
 def _networks(
     prefix: str, subnet: ipam.Subnet, sliced: Sequence[ipam.IPPool], attached: Sequence[ipam.IPPool]
 ) -> tuple[ipam.NetworkName, ...]:
-    """Return the networks that a pool may be of, whose name has `prefix` before its range.
+    """Return the networks that a pool with `prefix` before its range in its name may belong to.
 
-    ``blue``, ``node-1``, ``blue-node-1``, or nothing; `sliced` are those of the attached pools that
-    nodes have parts of.
+    The prefix may be ``blue``, ``node-1``, ``blue-node-1``, or empty. `sliced` are the attached
+    pools that are split by node.
     """
     if not prefix:
         return (_UNNAMED,)
@@ -270,7 +270,7 @@ def _networks(
 def _reservation(
     reservation: Stored[ReservationSpec, None], networks: Iterable[ipam.NetworkName]
 ) -> AllocatedAddress | None:
-    """Return the address in a reservation's name; behind the longest network's name that fits."""
+    """Return the address in a reservation's name, after the longest matching network name."""
     source = f"OverlappingRangeIPReservation {reservation.name}"
     for network in ("", *sorted(networks, key=len, reverse=True)):
         prefix = f"{network}-" if network else ""
@@ -287,7 +287,7 @@ def _reservation(
 
 
 def _contested(allocation: AllocatedAddress, blocks: Iterable[ipam.Block]) -> list[str]:
-    """Return a sentence for an address that a node holds already: perhaps a second pod has it."""
+    """Return a sentence if a node of kube-rdma holds the address too: two pods may have it."""
     key, bit = key_of(allocation.network, allocation.address)
     return [
         f"{allocation.address} of pod {allocation.pod} is held by a node in IPBlock {key.name} "
@@ -298,7 +298,7 @@ def _contested(allocation: AllocatedAddress, blocks: Iterable[ipam.Block]) -> li
 
 
 def _change(pool: ipam.IPPool, taken: set[ipam.Address], present: OwnObjects) -> PoolChange | None:
-    """Return the pool without the addresses of living pods; None when it is so already."""
+    """Return the pool with living pods' addresses excluded; None if it needs no change."""
     current = present.pools.get(pool.name)
     before = present.imported.get(pool.name, frozenset())
     base = current or pool
@@ -313,7 +313,7 @@ def _change(pool: ipam.IPPool, taken: set[ipam.Address], present: OwnObjects) ->
 
 
 def _spans(addresses: Iterable[ipam.Address]) -> list[ipam.Span]:
-    """Return the addresses, neighbours in one: a pool has room for few thousand excludes."""
+    """Join neighbouring addresses into spans, for a pool has room for few thousand excludes."""
     spans: list[ipam.Span] = []
     for address in sorted(addresses, key=lambda each: (each.version, int(each))):
         last = spans[-1].last if spans else None

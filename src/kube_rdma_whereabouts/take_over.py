@@ -49,7 +49,7 @@ async def take_over(cluster: Cluster, *, is_dry: bool) -> MigrationPlan:
 
 
 def shown(migration_plan: MigrationPlan) -> Migration:
-    """Return the plan as the views show it."""
+    """Convert a migration plan to the value that the views print."""
     return Migration(
         tuple((c.pool.name, "create" if c.is_new else "update") for c in migration_plan.changes),
         tuple(
@@ -66,7 +66,7 @@ def shown(migration_plan: MigrationPlan) -> Migration:
 
 
 async def _legacy(cluster: Cluster, kind: ObjectKind[S, U]) -> tuple[Stored[S, U], ...]:
-    """Return all objects of a kind that others define."""
+    """Return all objects of a kind that another project defines; raise Refused if unreadable."""
     try:
         return await cluster.list(kind)
     except Unreadable:

@@ -21,7 +21,7 @@ Program: TypeAlias = "Callable[[PodCommand], Awaitable[int]]"
 
 
 class PodCommand:
-    """A run of a command in a pod: the request and the three streams."""
+    """A command that runs in a fake pod: its request, and its stdin, stdout and stderr."""
 
     def __init__(self, request: ApiRequest, protocol: str) -> None:
         query = request.query
@@ -51,7 +51,7 @@ class PodCommand:
         self._out.put_nowait(bytes((STDERR,)) + f"{text}\n".encode())
 
     async def send(self, message: bytes) -> None:
-        """Take a message from the client: input for stdin, or that stdin is closed."""
+        """Handle a message from the client: it is input for stdin, or closes stdin."""
         if message[0] == STDIN and message[1:]:
             self._stdin.put_nowait(message[1:])
         elif message[0] == CLOSE and self.protocol == V5:
@@ -81,7 +81,7 @@ class PodCommand:
 async def running(
     program: Program, request: ApiRequest, protocols: Sequence[str]
 ) -> AsyncIterator[PodCommand]:
-    """Run a command until the caller leaves; raise Refusal if the request asks for no stream."""
+    """Run a command while the context is open; raise Refusal if its request names no stream."""
     if not any(key in {"stdin", "stdout", "stderr"} for key, _ in request.query):
         message = "you must specify at least 1 of stdin, stdout, stderr"
         raise Refusal(400, "BadRequest", message)

@@ -16,10 +16,10 @@ from kube_rdma_testing.cluster.server import FakeServer
 
 
 class FakeDaemonSets:
-    """The DaemonSets of a server; `fails` are nodes on which no pod becomes ready.
+    """A fake of DaemonSets' controller and kubelets; no pod becomes ready on nodes in `fails`.
 
-    `unpulled` has the word of the kubelet for nodes among them that cannot pull an image. `away`
-    nodes start and end nothing. `ended` has each pod that was ended: its node and DaemonSet.
+    `unpulled` has the kubelet's reason on nodes that cannot pull an image. Nodes in `away` start
+    and end no pods. `ended` has node and DaemonSet of each ended pod.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class FakeDaemonSets:
         self._running: dict[str, tuple[str, str]] = {}  # by uid
 
     def step(self) -> bool:
-        """Let controller and kubelets act once; return True, so that a condition can call it."""
+        """Let controller and kubelets act once. Return True, so that a condition can call it."""
         self._note()
         nodes = {one["metadata"]["name"]: one for one in self._server.documents("nodes")}
         for document in self._server.documents("daemonsets"):
@@ -94,7 +94,7 @@ class FakeDaemonSets:
             self._server.put(self._pod, {**pod, "status": status})
 
     def _note(self) -> None:
-        """Remember what runs, and who is gone since the last time."""
+        """Record the running pods, and those that ended since the last call."""
         running = {
             pod["metadata"]["uid"]: (pod["spec"]["nodeName"], _owner(pod))
             for pod in self._pods(lambda _: True)

@@ -24,9 +24,9 @@ _NOW = "2026-01-01T00:00:00Z"
 
 
 def kept(document: Document, old: Document | None, gates_off: Collection[str]) -> Document:
-    """Return the object without the fields that the server drops, with the times that it sets.
+    """Return a slice as the server stores it, without fields of disabled gates, with its times.
 
-    A field whose gate is off stays where the object had such a field already.
+    A field whose gate is off stays if the object had such a field already.
     """
     spec = dict(document.get("spec", {}))
     before = (old or {}).get("spec", {}).get("devices", ())

@@ -24,7 +24,7 @@ _COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
 
 
 def matches(request: ApiRequest, resource: ServedResource, document: Document) -> bool:
-    """Return whether a list or watch shows an object; raise Refusal (400) for a bad selector."""
+    """Return whether an object matches a request's selectors; raise Refusal (400) for a bad one."""
     meta = document["metadata"]
     query = dict(request.query)
     if request.namespace and meta.get("namespace") != request.namespace:

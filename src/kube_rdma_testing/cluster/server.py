@@ -59,7 +59,7 @@ class FakeServer:
         self.store = ObjectStore(self._tell)
 
     def add(self, kind: ObjectKind[Any, Any]) -> None:
-        """Serve one more kind from now on, as after its definition was installed."""
+        """Serve one more kind, as after its CustomResourceDefinition was installed."""
         resource = _resource(kind)
         self._resources[resource.group, resource.version, resource.plural] = resource
 
@@ -227,7 +227,7 @@ class FakeServer:
 
 @dataclass(eq=False)
 class _ServedWatch:
-    """One watch: woken by changes, ended by the server or broken by the network."""
+    """One open watch, which changes wake, and which the server or the network may end."""
 
     resource: tuple[str, str, str]  # group, version and plural
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -291,7 +291,7 @@ class ClientLine:
         return [watch for watch in self._watches if wanted in (None, watch.resource)]
 
     def wake(self) -> None:
-        """Let the streams look for changes."""
+        """Let all open watches look for changes."""
         for watch in self._watches:
             watch.woken.set()
 
@@ -361,7 +361,7 @@ class ClientLine:
         return None
 
     def _meet(self, request: ApiRequest) -> Answer | None:
-        """Return the error that a test has set, if any; raise Unavailable without a network."""
+        """Return the error that a test has set for requests; raise Unavailable if cut off."""
         if self._is_cut:
             raise Unavailable(f"The API server does not answer to {request}: the network is cut.")
         self.requests.append(request)

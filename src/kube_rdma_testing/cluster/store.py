@@ -101,7 +101,7 @@ class ObjectStore:
         return self.objects[key]
 
     def create(self, key: Key, document: Document, manager: str) -> Document:
-        """Make an object; raise Refusal, 409 if its name is taken and 422 if it is invalid."""
+        """Create an object; raise Refusal, 409 if its name is taken and 422 if it is invalid."""
         check_name(key)
         if key in self.objects:
             raise Refusal(
@@ -161,7 +161,7 @@ class ObjectStore:
     def apply(
         self, key: Key, wanted: Document, manager: str, *, force: bool, part: str = ""
     ) -> Document:
-        """Apply fields server-side; raise Refusal (409) on conflicts with owners unless forced."""
+        """Apply fields server-side; raise Refusal (409) if others own them, unless forced."""
         check_name(key)
         who = (manager, "Apply", part)
         conditions = wanted.get("metadata", {})
@@ -192,7 +192,7 @@ class ObjectStore:
         return self._write(key, self._confine(old, new, part), owners)
 
     def delete(self, key: Key, preconditions: Document) -> None:
-        """Delete the object, or mark it for its finalizers; raise Refusal (409) for another one."""
+        """Delete the object, or mark it for its finalizers; raise Refusal (409) for another uid."""
         old = self.get(key)
         check_version(key, old, preconditions)
         if old["metadata"].get("finalizers"):
@@ -226,7 +226,7 @@ class ObjectStore:
         self.oldest = self.revision if bump else 1
 
     def _confine(self, old: Document, new: Document, part: str) -> Document:
-        """Return the object after a write that changes `part` or, for "", all but the status.
+        """Return the object after a write of `part` or, for "", of all but the status.
 
         Fields that the server sets stay as they are.
         """

@@ -33,7 +33,10 @@ _CHANGES = Mask.CREATE | Mask.MODIFY | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DE
 
 
 class FakeCilium:
-    """Cilium's agent: ``await FakeCilium(folder).run()`` runs it; `undone` counts its reversals."""
+    """A fake of Cilium's agent in a CNI folder; `undone` counts how often it undid changes.
+
+    Run it by ``await FakeCilium(folder).run()``.
+    """
 
     def __init__(self, folder: Path, *, exclusive: bool = True) -> None:
         self._folder = folder
@@ -42,7 +45,7 @@ class FakeCilium:
         self._acted = asyncio.Event()
 
     async def until(self, undone: int) -> None:
-        """Wait until it has made so many reversals."""
+        """Wait until the agent has undone changes in its folder so many times."""
         while self.undone < undone:
             self._acted.clear()
             await self._acted.wait()
@@ -62,7 +65,7 @@ class FakeCilium:
         self._acted.set()
 
     async def run(self) -> None:
-        """Set the folder up and, while exclusive, do so again at each change."""
+        """Set the folder up and, if exclusive, again at each change of it; until cancelled."""
         with Inotify() as inotify:
             inotify.add_watch(self._folder, _CHANGES)
             self.set_up()

@@ -19,11 +19,12 @@ _OLD = ("0.3.0", "0.3.1")  # before there was CHECK
 
 
 class FakeIpam:
-    """An IPAM plugin that gives addresses of the configuration's ipam.subnet, from the second on.
+    """A fake IPAM plugin that gives addresses of ipam.subnet in its configuration.
 
-    `is_up` says of a namespace's path and an interface whether it is there and up; `acted` hears of
-    each change. `calls` are variables and configurations, `leases` what is given, `failing` its
-    error. `extra` is what an answer to ADD has besides.
+    It starts with the second address. `is_up` tells whether an interface exists and is up in the
+    namespace at a path; `acted` is called at each change. `calls` has the environment and
+    configuration of each call, `leases` the given addresses, `failing` the error to answer with.
+    `extra` is added to an answer to ADD.
     """
 
     def __init__(

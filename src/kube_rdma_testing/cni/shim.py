@@ -83,7 +83,7 @@ class FakeShim:
     async def _ask(
         self, request: bytes, netns: str, seconds: float
     ) -> tuple[bool, tuple[int, bytes] | None]:
-        """Return whether the agent got the whole request, and its answer if there is one."""
+        """Send a request to the agent; return whether all of it was sent, and any answer."""
         loop = asyncio.get_running_loop()
         sent = False
         descriptors = []
@@ -176,7 +176,7 @@ def _hook_memlock(state: bytes) -> ShimOutcome:
 
 
 def _answered_here(verb: str, config: bytes) -> ShimOutcome | None:
-    """Return the answer where it does not depend on the agent, else None."""
+    """Return the shim's answer if it needs no agent, else None."""
     if verb == "VERSION":
         version = {"cniVersion": _version(config, "1.1.0"), "supportedVersions": _VERSIONS}
         return ShimOutcome(0, json.dumps(version).encode())

@@ -20,7 +20,7 @@ _ALL = "cpuset cpu io memory hugetlb pids rdma misc"
 
 @dataclass
 class _Group:
-    """A control group; `limits` and `current` are by device and kind."""
+    """A fake control group, with limits and current use by device and kind of object."""
 
     enabled: set[str] = field(default_factory=set)
     processes: bool = False
@@ -29,7 +29,7 @@ class _Group:
 
 
 class FakeCgroups:
-    """The control groups of a node; `v1`: their hierarchy is not mounted, as with older groups."""
+    """The fake control groups of a node; with `v1` their hierarchy is not mounted."""
 
     def __init__(self, controllers: str = _ALL, *, v1: bool = False) -> None:
         self.devices: list[str] = []
@@ -39,10 +39,10 @@ class FakeCgroups:
         self._v1 = v1
 
     def make(self, path: str, *, delegated: bool = True, processes: bool = False) -> None:
-        """Make a group with those above it.
+        """Make a group and those above it.
 
-        `delegated`: who made it switched all controllers on, as the kubelet and runc do.
-        `processes`: there are some in it.
+        With `delegated` all controllers are enabled above it, as by the kubelet and runc. With
+        `processes` there are processes in it.
         """
         above = ""
         for name in path.split("/"):

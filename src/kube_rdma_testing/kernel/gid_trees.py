@@ -47,7 +47,7 @@ class PortFiles:
 
 @dataclass
 class Tree:
-    """A sysfs tree: `nets` are carrier and has dev_id, `held` the devices with a node in /dev."""
+    """A sysfs tree with GIDs; `nets` are carrier and has dev_id, `held` devices in /dev."""
 
     devices: dict[str, dict[str, PortFiles]]
     nets: dict[str, tuple[str | None, bool]] = field(default_factory=lambda: {"net1": ("1", True)})
@@ -97,7 +97,7 @@ class Tree:
 
 
 def _trie(addresses: Sequence[str]) -> str:
-    """Return /proc/net/fib_trie with these local addresses, and a broadcast's that is none."""
+    """Return a /proc/net/fib_trie with these local addresses and a broadcast address."""
     lines = ["Main:", "  +-- 0.0.0.0/0 3 0 5"]
     for address in addresses:
         lines += [f"           |-- {address}", "              /32 host LOCAL"]
@@ -112,7 +112,7 @@ def mapped(address: str) -> str:
 
 
 def seed_script() -> str | None:
-    """Return the script in the seed, None where the seeds are not beside this checkout."""
+    """Return the script in the seed; None if the seeds are not beside this checkout."""
     for path in SEEDS.glob("*.txt"):
         if match := re.search(
             r"^#!/usr/bin/env bash\n(?:.*\n)*?export_nccl_env\n", path.read_text(), re.MULTILINE
@@ -131,7 +131,7 @@ class Sourced:
 
 
 def sourced(shell: str, script: Path, root: Path, **environment: str) -> Sourced:
-    """Run a script with `.` in a shell whose older values are "old"; return what it has then."""
+    """Source a script in a shell whose variables are "old"; return output, status and variables."""
     shown = "".join(f'echo "{name}=${{{name}-}}"\n' for name in VARIABLES)
     text = f". {script}\ncode=$?\necho\necho ---\necho $code\n{shown}"
     words = ("busybox", "sh") if shell == "busybox" else (shell,)

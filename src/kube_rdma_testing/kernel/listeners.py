@@ -34,7 +34,7 @@ class FakeListener(Generic[Event]):
         self._queue.put_nowait(event)
 
     def close(self) -> None:
-        """End the stream after what was pushed so far."""
+        """End the stream after the events pushed so far."""
         self._queue.put_nowait(None)
 
     async def __aenter__(self) -> Self:
@@ -54,7 +54,7 @@ class FakeListener(Generic[Event]):
 
 
 class FakeUevents(FakeListener[Uevent]):
-    """A listener to uevents; `push` raises ValueError for one that the real one never yields."""
+    """A fake listener to uevents; `push` raises ValueError for one that no kernel sends."""
 
     def __init__(self) -> None:
         super().__init__(_check_uevent)

@@ -34,7 +34,7 @@ class FakeNamespaces:
         del self._namespaces[namespace]
 
     def open_inside(self, namespace: Namespace, opener: Callable[[], T]) -> T:
-        """Call `opener` as if inside the namespace; raise if the kernel refuses to enter it."""
+        """Call `opener` as if inside the namespace; raise if the kernel would not let it in."""
         self._check(namespace)
         return opener()
 

@@ -26,7 +26,7 @@ VIRTUAL = frozenset({"macvlan", "ipvlan", "veth", "dummy"})  # which end with a 
 
 
 def refusal(code: int) -> Unavailable:
-    """Return the error that netlink/codec.py raises for an errno without a sentence."""
+    """Return the error that netlink/codec.py raises for an errno."""
     error = Unavailable(f"the kernel refuses: {os.strerror(code)}")
     error.__cause__ = OSError(code, os.strerror(code))
     return error
@@ -49,10 +49,10 @@ class FakeSpace:
 
 @dataclass(slots=True)
 class FakeLink:
-    """An interface in the namespace where it is now.
+    """A fake interface in the namespace where it is now.
 
     A physical function's link has the settings of its virtual ones by number; their driver cannot
-    set `cannot`, by the names of FunctionSettings. A virtual function's knows its physical one.
+    set the fields in `cannot`. A virtual function's link refers to its physical one.
     """
 
     name: str
@@ -95,7 +95,7 @@ class FakeLink:
 
 @dataclass(slots=True)
 class FakeRdma:
-    """An RDMA device on a link; a soft one goes with it and cannot be moved."""
+    """A fake RDMA device on a link; a soft one goes where its link goes."""
 
     name: str
     on: FakeLink
@@ -145,7 +145,7 @@ class FakeNetwork:
         return link
 
     def add_rdma(self, name: str, on: FakeLink, *, soft: bool = False, size: int = 1024) -> None:
-        """Add an RDMA device to a link; raise ValueError if its name or its link is taken."""
+        """Add an RDMA device to a link; raise ValueError if the name or link has one already."""
         if any(device.name == name or device.on is on for device in self.rdma):
             raise ValueError(f"{name} or {on.name} has a device already")
         pci = None if soft else on.pci
@@ -169,7 +169,7 @@ class FakeNetwork:
             self.remove(link)
 
     def die_after(self, messages: int) -> None:
-        """Raise KilledError when so many more messages have had their effect."""
+        """Let KilledError be raised after so many more messages took effect."""
         self._die_at = self.messages + messages
 
     # What the kernel does, for network_pod.py.
@@ -185,7 +185,7 @@ class FakeNetwork:
         return self.node if pod is None else self._spaces[pod]
 
     def next_index(self) -> int:
-        """Return an index that no link had before."""
+        """Return an interface index that no link had before."""
         self._made += 1
         return self._made
 

@@ -37,7 +37,7 @@ _ALWAYS = frozenset({"all", "default"})
 
 
 class FakePod:
-    """One pod's network; `space` None means that its namespace is gone."""
+    """A fake of PodNetwork, the network of one pod; `space` is None if its namespace is gone."""
 
     def __init__(self, network: FakeNetwork, space: Space | None, patience: float) -> None:
         self._net = network
@@ -103,7 +103,7 @@ class FakePod:
         return tuple(link.interface().seen for link in self._net.within(self._space))
 
     def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
-        """Return what a pod's network has, as PodNetwork.look does."""
+        """Return the links, routes, rules and RDMA devices of the pod, as PodNetwork.look does."""
         links = self.links()
         values = ((path, self._sysctl(path)) for path in sysctls)
         return PodView(

@@ -53,7 +53,7 @@ def seen_functions(
 
 
 def allowed_mac(link: FakeLink, mac: str) -> str:
-    """Return the MAC that a link gets, for an untrusted function the administrative one."""
+    """Return the MAC that a link gets; an untrusted function keeps its administrative one."""
     if link.hardware == INFINIBAND:
         return link.mac
     if link.physical is None:
@@ -70,7 +70,7 @@ def _physical(net: FakeNetwork, place: FunctionPlace) -> FakeLink:
 
 
 def _take(net: FakeNetwork, physical: FakeLink, place: FunctionPlace, setting: Setting) -> None:
-    """Apply one message, whose fields are set together; raise KubeError if the driver refuses."""
+    """Apply the settings of one message together; raise KubeError if the driver refuses."""
     now, requested = physical.functions[place.number], sent(setting.request.body)
     names = [f for f in requested.__struct_fields__ if getattr(requested, f) is not None]
     changed = {name for name in names if getattr(requested, name) != getattr(now, name)}

@@ -27,7 +27,7 @@ _DRIVERS = {"igb": "igbvf", "ixgbe": "ixgbevf", "ice": "iavf"}  # others drive b
 
 
 class FakeSriov:
-    """The cards of a tree of write_tree; what a test sets is true from then on.
+    """The fake SR-IOV behaviour of cards in a tree of write_tree, with faults that a test sets.
 
     `readonly`: /sys is mounted so. `room`: so many functions find addresses. `assigned`: cards with
     a function in a virtual machine. `slow`: a driver binds only when `probe` is called. `unable`:
@@ -56,14 +56,14 @@ class FakeSriov:
         (root / "bus/pci" / PROBE).touch()
 
     def give(self, act: SetFunctions, numbers: Sequence[int]) -> None:
-        """Give addresses as vf_addresses.give_addresses, made of the card's address on its bus."""
+        """Give virtual functions the addresses that vf_addresses.give_addresses would give."""
         for number in numbers:
             function = self._functions / act.physical / f"virtfn{number}"
             own = PciAddress(function.resolve(strict=True).name)
             self._given_addresses[own] = made_of(act.physical, number, 6)
 
     def write(self, path: Path, text: str) -> None:
-        """Write a text to a file as the kernel takes it; raise OSError as the kernel does."""
+        """Write a text to a file of /sys, with the kernel's effects or its OSError."""
         self.writes.append((path.name, text))
         if self.readonly:
             raise _error(errno.EROFS)

@@ -47,7 +47,7 @@ _CLASSES = {CharKind.UVERBS: "infiniband_verbs", CharKind.RDMA_CM: "misc"}
 
 
 class Damage(StrEnum):
-    """Ways in which a file of a tree can be wrong."""
+    """The ways in which `damaged` can break a file of a tree."""
 
     DELETED = "deleted"
     EMPTY = "empty"
@@ -63,11 +63,11 @@ def write_tree(
     gpus: Sequence[Gpu] = (),
     functions: Sequence[Function] = (),
 ) -> None:
-    """Write what the kernel's sysfs shows for `devices` below `root`, which is made if missing.
+    """Write the kernel's sysfs for `devices` below `root`, which is made if missing.
 
-    The function of a device that is not among `functions` has no class, so it is none of a survey.
-    Default routes are written as `kube-rdma devices --record` does. Raise ValueError, saying why,
-    for what no kernel could show.
+    The function of a device that is not among `functions` has no class, so a survey leaves it out.
+    Default routes are written as `kube-rdma devices --record` does. Raise ValueError with the
+    reason for what no kernel could show.
     """
     for complaint in (
         *complaints(devices, rdma_cm, gpus, functions),
@@ -145,7 +145,7 @@ def remove_virtual(root: Path, link: Path) -> None:
 
 
 def _write_seats(root: Path, seats: dict[PciAddress, PciPosition]) -> None:
-    """Write the PCI functions, and those that they name as their physical or virtual ones."""
+    """Write the PCI functions of a tree, also those named as physical or virtual ones."""
     for seat in list(seats.values()):
         physical = seat.physical_function
         if physical and physical not in seats:
@@ -235,7 +235,7 @@ def _write_device(root: Path, device: Device) -> None:
 
 
 def _write_site(root: Path, device: Device) -> str:
-    """Write the directory of a device with its driver and netdevs beside it; return its path."""
+    """Write a device's parent folder with its driver and netdevs; return its path."""
     if device.is_soft:
         port = device.ports[0]
         netdev = root / f"class/net/{port.netdev}"
@@ -277,7 +277,7 @@ def _write_bond(root: Path, place: str, port: Port) -> None:
 
 
 def _write_master(root: Path, place: str, name: str, kind: tuple[str, str]) -> None:
-    """Write the master of the interface at `place`: one of hv_netvsc or a virtual one."""
+    """Write the master of the interface at `place`: a virtual interface or one of hv_netvsc."""
     at = f"devices/vmbus/{name}" if kind == _FAST_PATH else "devices/virtual"
     master = f"{at}/net/{name}"
     if not (root / master).exists():

@@ -16,10 +16,9 @@ FOLDERS = ("counters", "counters_ext", "hw_counters")
 
 
 def write_counters(root: Path, port: str, folder: str, values: Mapping[str, int | str]) -> None:
-    """Write files of a port, ``mlx5_0/ports/1``; a text stands as it is (``N/A (no PMA)``).
+    """Write counter files of a port, such as ``mlx5_0/ports/1``, with numbers or texts.
 
-    Raise ValueError for a folder, a name or a number that no kernel shows, and for a port that is
-    not there.
+    Raise ValueError for a folder, a name or a number that no kernel shows, and for a missing port.
     """
     place = (root / "class/infiniband" / port).resolve()
     if not (place / "state").exists():

@@ -26,7 +26,7 @@ def write_link(
     most: PcieEnd = FULL,
     above: PcieEnd | None = None,
 ) -> None:
-    """Write the link of a device's card: as it is, what the card can, what the port `above` can.
+    """Write the PCIe link of a device's card: its present state, its maximum, and the port `above`.
 
     Raise ValueError for a width or a speed that no kernel shows, and for a device without a card.
     """

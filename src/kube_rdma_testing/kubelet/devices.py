@@ -27,7 +27,7 @@ class ContainerPlace:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A GetPreferredAllocation call that the kubelet makes while it chooses devices."""
+    """The arguments of a GetPreferredAllocation call that the kubelet makes."""
 
     available: tuple[str, ...]
     must: tuple[str, ...]
@@ -39,7 +39,10 @@ Prefer = Callable[[Question], Awaitable[Sequence[str]]]
 
 @dataclass
 class Devices:
-    """Devices by resource and what containers hold, which outlives a restart (checkpoint)."""
+    """The fake device manager's state: devices by resource, and those that containers hold.
+
+    The latter outlives a restart, in the checkpoint.
+    """
 
     devices: dict[str, dict[str, bool]] = field(default_factory=dict)  # id -> healthy
     nodes: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)  # id -> NUMA nodes
@@ -50,7 +53,7 @@ class Devices:
     registered: set[str] = field(default_factory=set)  # resources that were ever offered
 
     def receive(self, resource: str, state: pb.ListAndWatchResponse) -> None:
-        """Take a plugin's list as all devices of the resource."""
+        """Store the list that a plugin sent as all devices of the resource."""
         self.registered.add(resource)
         self.devices[resource] = {d.ID: d.health == HEALTHY for d in state.devices}
         self.nodes[resource] = {
@@ -101,7 +104,7 @@ class Devices:
         return tuple(name for name in healthy if name not in held)
 
     def reusable(self, resource: str, place: ContainerPlace) -> tuple[str, ...]:
-        """Return what init containers of the pod hold and none of its containers has taken over."""
+        """Return the devices of the pod's init containers that none of its containers has yet."""
         pod = [
             (other, names)
             for (other, of), names in self.holdings.items()
@@ -114,7 +117,7 @@ class Devices:
     def aligned(
         self, resource: str, available: Sequence[str], place: ContainerPlace
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the devices that are near to the container, and the others in order of preference.
+        """Return the devices near the container's NUMA nodes, and the others by preference.
 
         Without an affinity, or when no device of the resource names a node, none is near.
         """
@@ -130,10 +133,10 @@ class Devices:
 async def choose(
     devices: Devices, resource: str, place: ContainerPlace, count: int, prefer: Prefer
 ) -> tuple[str, ...]:
-    """Choose devices for a container; raise RuntimeError where the device manager gives up.
+    """Choose devices for a container; raise RuntimeError if the device manager would give up.
 
-    Those of an init container of the pod come first. `prefer` makes the GetPreferredAllocation or
-    answers nothing; it is not asked where there is no choice.
+    Those of the pod's init containers come first. `prefer` makes the GetPreferredAllocation call;
+    it is not called if there is no choice.
     """
     reused = devices.reusable(resource, place)
     chosen = list(reused[:count])

@@ -47,7 +47,7 @@ _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
 
 
 def is_extended_resource(name: str) -> bool:
-    """Return whether the kubelet accepts `name` as the name of a plugin's resource."""
+    """Return whether the kubelet accepts `name` as an extended resource of a plugin."""
     prefix, slash, rest = name.partition("/")
     quota = f"requests.{prefix}"  # the form that is checked
     return bool(
@@ -62,7 +62,7 @@ def is_extended_resource(name: str) -> bool:
 
 @dataclass
 class _Client:
-    """One registered plugin: the connection, its options and the task that reads its devices."""
+    """A registered device plugin: its connection, its options, and the task that reads its list."""
 
     channel: Channel
     stub: DevicePluginStub
@@ -71,11 +71,11 @@ class _Client:
 
 
 class FakeKubelet(RegistrationBase):
-    """A kubelet: ``async with FakeKubelet(directory) as kubelet``; `until` waits for a condition.
+    """A fake kubelet: ``async with FakeKubelet(directory) as kubelet``; `until` awaits a condition.
 
     `directory` is device-plugins; with a `root` it also serves pod-resources and watches
-    plugins_registry there. `refusals`: so many registrations fail first, as when the kubelet cannot
-    dial back in time.
+    plugins_registry there. So many registrations as `refusals` says fail first, as when the kubelet
+    cannot dial back in time.
     """
 
     def __init__(self, directory: Path, *, root: Path | None = None, refusals: int = 0) -> None:
@@ -111,7 +111,7 @@ class FakeKubelet(RegistrationBase):
 
     @property
     def devices(self) -> dict[str, dict[str, bool]]:
-        """Return by resource and id whether a device is healthy; all ids are the capacity."""
+        """Return by resource and id whether each known device is healthy."""
         return self.store.devices
 
     async def start(self) -> None:
@@ -163,15 +163,15 @@ class FakeKubelet(RegistrationBase):
         self._clients[resource].channel.close()
 
     def forget(self, resource: str) -> None:
-        """Lose the client of `resource` and read its lists on.
+        """Drop the client of `resource` while its lists are still read.
 
-        So it is when another plugin of that name is deregistered while this one is being connected
-        (disconnectClient finds no connection to close, connectClient then makes one).
+        This happens when another plugin of that name is deregistered while this one is being
+        connected. disconnectClient then finds no connection to close, and connectClient makes one.
         """
         del self._clients[resource]
 
     async def until(self, condition: Callable[[], object], seconds: float | None = None) -> None:
-        """Wait until `condition` holds; it is looked at after each change. Raise TimeoutError."""
+        """Wait until `condition` holds, checked after each change; raise TimeoutError."""
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(lambda: bool(condition()))
 
@@ -244,7 +244,7 @@ class FakeKubelet(RegistrationBase):
                 del self.store.holdings[place, resource]
 
     def write_checkpoint(self) -> None:
-        """Write down what containers hold."""
+        """Write the checkpoint file with the devices that containers hold."""
         new = self.directory / f".{CHECKPOINT}"
         new.write_text(self.store.checkpoint())
         new.replace(self.directory / CHECKPOINT)

@@ -18,11 +18,11 @@ from kube_rdma_testing.kubelet.devices import Devices
 
 
 class FakePodResources(PodResourcesListerBase):
-    """The kubelet's pod resources; `has_get` is by default false before Kubernetes 1.34.
+    """A fake of the kubelet's pod resources API; `has_get` False is one before Kubernetes 1.34.
 
-    `claimed` are devices of containers whose claims some driver has prepared; a container of them
-    is listed whether it holds shares or not. `heard` are the pods, as (namespace, name), that a
-    kubelet which has just started has heard of by now; None: all.
+    `claimed` are devices of containers by prepared claims of any driver; such a container is listed
+    whether it holds shares or not. `heard` are the pods, as (namespace, name), of which a kubelet
+    that has just started knows; None means all.
     """
 
     def __init__(self, devices: Devices) -> None:

@@ -58,7 +58,7 @@ class FakeRegistry:
         self._watcher = asyncio.create_task(self._watch(self._inotify))
 
     async def stop(self) -> None:
-        """Forget everything; sockets stay."""
+        """Stop watching and forget all plugins; their sockets stay."""
         tasks = [*self._tasks.values(), *([self._watcher] if self._watcher else [])]
         for task in tasks:
             task.cancel()
@@ -75,7 +75,7 @@ class FakeRegistry:
                 self._look(self._folder / event.name)
 
     def _look(self, path: Path) -> None:
-        """Start to handle a socket that came or went, in place of what was under way for it."""
+        """Start handling a socket that appeared or vanished, and cancel its earlier handling."""
         if path.name.startswith("."):
             return
         if path in self._tasks:

@@ -28,17 +28,17 @@ _MOUNT = {"hostPath", "containerPath", "options", "type"}
 
 
 class FakeCdiRuntime:
-    """Containers of a node whose CDI files lie in `folder`."""
+    """A fake runtime that makes containers by the CDI files in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def errors(self) -> tuple[str, ...]:
-        """Return the errors that the runtime finds in the files of the folder."""
+        """Return the errors that the runtime finds in the folder's CDI files."""
         return self._scanned()[1]
 
     def create(self, *devices: str) -> Edits:
-        """Return what a container with these CDI devices gets; raise LookupError for others."""
+        """Return a container's edits by these CDI devices; raise LookupError for unknown ones."""
         devices_by_name, _ = self._scanned()
         unresolved = [name for name in devices if name not in devices_by_name]
         if unresolved:

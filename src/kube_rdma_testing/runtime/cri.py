@@ -56,7 +56,7 @@ class FakeCriRuntime(RuntimeServiceBase):
         self._sandboxes[sandbox.container] = sandbox, netns
 
     def make(self, container: ContainerId, spec: object) -> None:
-        """Add a container, made with this OCI spec."""
+        """Add a container that was made with this OCI spec."""
         self._containers[container] = spec
 
     def remove(self, container: ContainerId) -> None:
@@ -105,7 +105,7 @@ class FakeCriRuntime(RuntimeServiceBase):
     async def PodSandboxStatus(  # noqa: N802
         self, stream: Stream[pb.PodSandboxStatusRequest, pb.PodSandboxStatusResponse]
     ) -> None:
-        """Answer with how a sandbox was made; one that was stopped has no spec any more."""
+        """Answer with a sandbox's pid and OCI spec; a stopped one has no spec."""
         request = await stream.recv_message()
         assert request
         self._working()
@@ -121,7 +121,7 @@ class FakeCriRuntime(RuntimeServiceBase):
     async def ContainerStatus(  # noqa: N802
         self, stream: Stream[pb.ContainerStatusRequest, pb.ContainerStatusResponse]
     ) -> None:
-        """Answer with how a container was made."""
+        """Answer with a container's pid and OCI spec."""
         request = await stream.recv_message()
         assert request
         self._working()

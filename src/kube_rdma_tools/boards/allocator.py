@@ -31,8 +31,9 @@ class BoardAllocator:
         self._classes = device_classes()
 
     def fill(self, slices: str, options: ClaimOptions, most: int) -> Sequence[Sequence[Result]]:
-        """Return what each pod of a template gets on an empty node, until one finds nothing, or
-        `most`.
+        """Return the devices of each pod of a template on an empty node.
+
+        It ends with a pod that gets nothing, or after `most` pods.
         """
         claim = _claim(options)
         held: list[dict[str, Any]] = []
@@ -93,5 +94,5 @@ def _counted(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_driver(results: Iterable[Result], driver: str) -> list[tuple[str, str]]:
-    """Return driver and device of each result of one driver."""
+    """Return driver and device of the results that are of this driver."""
     return [(one["driver"], one["device"]) for one in results if one["driver"] == driver]

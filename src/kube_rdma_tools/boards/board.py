@@ -35,28 +35,28 @@ _ROOT = "resource.kubernetes.io/pcieRoot"
 
 
 class BoardSeat(Frozen):
-    """The place of a device by the tree: its PCIe root and its NUMA node, None if not known."""
+    """The position of a device on a board: its PCIe root and its NUMA node, None if unknown."""
 
     root: str
     numa_node: int | None
 
 
 class CardPool(StrEnum):
-    """The pools of a node's cards, by the preset whose agents offer them."""
+    """The two ways to offer a node's cards, each with the name of the preset that does it."""
 
     WHOLE = "rails"
     SHARED = "default"
 
 
 class GpuDriver(StrEnum):
-    """The release of NVIDIA's driver, whose slices have the NUMA node since 0.5 (NEW)."""
+    """The age of NVIDIA's DRA driver, whose slices have the NUMA node since 0.5 (NEW)."""
 
     NEW = "new"
     OLD = "old"
 
 
 class Board(Frozen):
-    """An example machine. `places` are by driver and device, whatever the drivers publish."""
+    """An example machine; `places` has the true position of each device by driver and name."""
 
     name: str
     gpus: tuple[BoardSeat, ...]

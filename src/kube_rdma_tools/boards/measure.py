@@ -20,7 +20,7 @@ from kube_rdma_tools.boards.board import Board, BoardSeat, CardPool, GpuDriver
 
 
 class NearCards(Frozen):
-    """The numbers of GPUs by the place of their cards: at the same root, NUMA node or elsewhere."""
+    """How many of a pod's GPUs have their card at the same PCIe root, NUMA node or elsewhere."""
 
     root: int = 0
     numa_node: int = 0
@@ -33,7 +33,7 @@ class NearCards(Frozen):
 
 
 class Request(Frozen):
-    """A request for devices: options of `kube-rdma claim` as words, and parsed."""
+    """A request for devices: the options of `kube-rdma claim`, as text and parsed."""
 
     words: str
     options: ClaimOptions
@@ -45,7 +45,7 @@ class Request(Frozen):
 
 
 class Row(Frozen):
-    """A request on a board, the pods that fit, and where their cards are."""
+    """The result of one request on a board: how many pods fit, and where their cards are."""
 
     gpus: int
     request: Request
@@ -54,7 +54,7 @@ class Row(Frozen):
 
 
 def rows(allocator: BoardAllocator, board: Board, driver: GpuDriver) -> Iterator[Row]:
-    """Yield the best request for each number of GPUs of a pod."""
+    """Yield the best request on a board for each number of GPUs that a pod may have."""
     for gpus in pod_sizes(len(board.gpus)):
         requests = _near_requests(gpus)
         if gpus == len(board.gpus):
@@ -68,14 +68,14 @@ def rows(allocator: BoardAllocator, board: Board, driver: GpuDriver) -> Iterator
 
 
 def pod_sizes(gpus: int) -> list[int]:
-    """Return the numbers of GPUs that pods of a node have: all of them, or halves down to one."""
+    """Return the numbers of GPUs for pods: all of a node, and its repeated halves down to one."""
     return sorted({gpus >> half for half in range(gpus.bit_length())})
 
 
 def nearness(gpus: Sequence[BoardSeat], cards: Sequence[BoardSeat]) -> NearCards:
-    """Give each GPU of a pod a card of it: as many as can be at its root, then of its NUMA node.
+    """Match each GPU of a pod to one of its cards: at its root if possible, else its NUMA node.
 
-    Cards are for the same number of GPUs each, rounded up.
+    Each card serves the same number of GPUs, rounded up.
     """
     if not cards:
         return NearCards()
@@ -90,7 +90,7 @@ def nearness(gpus: Sequence[BoardSeat], cards: Sequence[BoardSeat]) -> NearCards
 def _matched(
     gpus: Iterable[BoardSeat], free: Counter[BoardSeat], part: Callable[[BoardSeat], object]
 ) -> tuple[list[BoardSeat], int]:
-    """Take a card near each GPU; return the GPUs without one, and how many have one."""
+    """Match GPUs to free cards of an equal `part`; return unmatched GPUs and a count of matches."""
     left, matched = [], 0
     for gpu in gpus:
         card = next((one for one in free if free[one] and part(one) == part(gpu)), None)
@@ -103,7 +103,7 @@ def _matched(
 
 
 def _near_requests(gpus: int) -> list[Request]:
-    """Return the requests for near cards: one for each GPU, then fewer, then the same of shares."""
+    """Return the requests for near cards: one for each GPU, then fewer, then as shares."""
     cards = [number for number in range(gpus, 0, -1) if gpus % number == 0]
     return [
         _request(gpus, number, near=True, shared=shared)
@@ -113,7 +113,7 @@ def _near_requests(gpus: int) -> list[Request]:
 
 
 def _request(gpus: int, cards: int, *, near: bool, shared: bool = False) -> Request:
-    """Return the request that these fewest words make."""
+    """Return a request with the fewest options of `kube-rdma claim` that express it."""
     words = [f"--gpus {gpus}"]
     default = gpus if near else 1
     if cards != default:
@@ -126,10 +126,10 @@ def _request(gpus: int, cards: int, *, near: bool, shared: bool = False) -> Requ
 
 
 def _worth(row: Row) -> tuple[int, int, int, bool, int, bool]:
-    """Return the key that is highest for the best row.
+    """Return the sort key of a row; the highest key is the best.
 
-    The best has the most GPUs in pods, then the most near ones, then whole cards, then more. A pod
-    that takes the node needs no nearness, whose search is the longer one.
+    Most GPUs in pods come first, then most near ones, whole cards, and more cards. A pod that takes
+    the whole node needs no nearness, whose search takes longer.
     """
     near, options = row.near, row.request.options
     places = near.root, near.numa_node
@@ -149,7 +149,7 @@ def _measured(allocator: BoardAllocator, board: Board, driver: GpuDriver, reques
 
 
 def _most(board: Board, request: Request) -> int:
-    """Return for how many pods there are devices, so that no search fails only at its end.
+    """Return for how many pods the board has devices, to avoid a long search that must fail.
 
     Two shares of a claim are of two cards.
     """

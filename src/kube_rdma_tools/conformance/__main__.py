@@ -70,7 +70,7 @@ def main(folder: Path, networks: tuple[str, ...], **values: str | int) -> None:
 
 
 def environment() -> Mapping[str, str]:
-    """Return the variables of all commands: the cluster, and where kubectl and kube-rdma are."""
+    """Return the environment of all commands: the cluster, and a PATH to kubectl and kube-rdma."""
     programs = str(Path(sys.executable).parent)
     path = os.environ.get("PATH", os.defpath)
     if os.environ.get("KUBECONFIG"):
@@ -84,7 +84,7 @@ def environment() -> Mapping[str, str]:
 
 
 def runner(variables: Mapping[str, str]) -> Runner:
-    """Return the function that runs commands with these variables."""
+    """Return a function that runs commands with these environment variables."""
 
     def run(words: Sequence[str], stdin: str) -> CommandOutcome:
         try:

@@ -40,7 +40,7 @@ _NO_ENGINE = (
 
 
 def items(options: ConformanceOptions, run: Runner) -> Iterator[ConformanceItem]:
-    """Yield both items with all their checks, and remove whatever was started at the end."""
+    """Yield both conformance items with their checks; remove all started pods at the end."""
     kubectl = partial(_words, options)
     try:
         begun = examined("A pod has several network interfaces", run, partial(_interfaces, options))
@@ -91,7 +91,7 @@ def _without_pods(recorder: Recorder) -> str:
 
 
 def _json(recorder: Recorder, *words: str) -> Any:
-    """Return a list or an object of Kubernetes; raise Unproven where the answer is no JSON."""
+    """Return kubectl's answer as parsed JSON; raise Unproven if it is none."""
     text = recorder.asked(*words, "-o", "json")
     try:
         return json.loads(text)
@@ -100,7 +100,7 @@ def _json(recorder: Recorder, *words: str) -> Any:
 
 
 def _interfaces(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Show the interfaces of two pods that ask for the networks."""
+    """Start two pods and prove that they have an interface for each network."""
     recorder.asked(*_words(options, "apply", "-f", "-"), stdin=pods.pair(options))
     named = [f"pod/{name}" for name in (PREFILL, DECODE)]
     wait = ("wait", *named, "--for=condition=Ready", f"--timeout={options.seconds}s")
@@ -117,7 +117,7 @@ def _interfaces(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _published(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Show the attributes of devices in ResourceSlices, without these the cards of NodeReports."""
+    """Prove that ResourceSlices publish cards' attributes, or else that NodeReports do."""
     words = ("kubectl", "get", "resourceslices", f"--field-selector=spec.driver={DRIVER}")
     slices = recorder.tried(*words, "-o", "json")
     published = json.loads(slices.text).get("items", ()) if not slices.code else ()
@@ -136,7 +136,7 @@ def _published(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _placed(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Show that the pair is where shares are, and that a pod too large for any node is Pending."""
+    """Prove that both pods run where shares are, and that a too large one stays Pending."""
     nodes = _json(recorder, "kubectl", "get", "nodes")["items"]
     free = {
         one["metadata"]["name"]: int(
@@ -165,7 +165,7 @@ def _node(options: ConformanceOptions, recorder: Recorder, pod: str) -> str:
 
 
 def _transfers(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Show RDMA writes between the pods, both ways, which `kube-rdma verify` starts."""
+    """Prove that RDMA writes work between the pods, in both directions."""
     words = ("kube-rdma", "verify", "pods", PREFILL, DECODE, "-n", options.namespace)
     outcome = recorder.tried(*words, "--both-ways", "--iterations", "100", "-o", "json")
     try:
@@ -184,7 +184,7 @@ def _transfers(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _claimed(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Show a pod whose card the scheduler allocated from the driver's slices."""
+    """Prove that a pod gets a card which the scheduler allocated from ResourceSlices."""
     listed = recorder.tried("kubectl", "get", "deviceclass", options.device_class)
     if listed.code:
         why = f"The cluster has no DeviceClass {options.device_class} (value claims.enabled)"
@@ -215,7 +215,7 @@ def _apart(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _reads_cache(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Show that `ucx_perftest` reads 1 MiB a time, as NIXL does over UCX, and its transport."""
+    """Prove that `ucx_perftest` reads 1 MiB at a time over RDMA, as NIXL does over UCX."""
     prefill = _json(recorder, *_words(options, "get", "pod", PREFILL))
     decode = _json(recorder, *_words(options, "get", "pod", DECODE))
     listen = f"ucx_perftest -p {_PORT} >/dev/null 2>&1 &"
@@ -245,7 +245,7 @@ def _reads_cache(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _networks(pod: Any) -> list[dict[str, Any]]:
-    """Return the pod's own interfaces as kube-rdma reports them."""
+    """Return the entries of the pod's network status annotation."""
     text = pod["metadata"].get("annotations", {}).get(_STATUS, "[]")
     listed: list[dict[str, Any]] = json.loads(text)
     return listed

@@ -22,7 +22,7 @@ class CheckVerdict(StrEnum):
 
 
 class Unproven(Exception):
-    """The error of a check that did not show what it had to: it is not met, or it was not run."""
+    """The error of a check that failed or could not run; `verdict` says which."""
 
     def __init__(self, verdict: CheckVerdict, why: str) -> None:
         self.verdict = verdict
@@ -44,7 +44,7 @@ class CommandOutcome(Frozen):
 
 
 class RecordedCommand(Frozen):
-    """A command as people would type it, what it read from stdin, and what came of it."""
+    """A command as people would type it, with its stdin and its outcome."""
 
     words: tuple[str, ...]
     stdin: str
@@ -52,7 +52,7 @@ class RecordedCommand(Frozen):
 
 
 class ConformanceCheck(Frozen):
-    """A check with its verdict; `sentence` says what was seen, or why nothing was."""
+    """A check with its verdict; `sentence` says what was seen, or why it failed."""
 
     title: str
     verdict: CheckVerdict
@@ -61,7 +61,7 @@ class ConformanceCheck(Frozen):
 
 
 class ConformanceItem(Frozen):
-    """An item of the programme: its id there, the number of its KAR, and what was checked."""
+    """An item of the conformance programme: its id, the number of its KAR, and its checks."""
 
     id: str
     number: int
@@ -70,7 +70,7 @@ class ConformanceItem(Frozen):
 
     @property
     def status(self) -> str:
-        """Return a word of the programme's list, "" where nothing ran.
+        """Return the item's status in the programme's words, "" if no check ran.
 
         An item is "Implemented" only when all its checks are met.
         """
@@ -87,7 +87,7 @@ Runner: TypeAlias = Callable[[Sequence[str], str], CommandOutcome]
 
 
 class Recorder:
-    """Runs commands and keeps what they printed, in their order."""
+    """A runner of commands that keeps each command with its outcome, in order."""
 
     def __init__(self, run: Runner) -> None:
         self._run = run
@@ -95,7 +95,7 @@ class Recorder:
 
     @property
     def commands(self) -> tuple[RecordedCommand, ...]:
-        """Return all commands until now."""
+        """Return all commands that were run so far."""
         return tuple(self._commands)
 
     def tried(self, *words: str, stdin: str = "") -> CommandOutcome:
@@ -105,7 +105,7 @@ class Recorder:
         return outcome
 
     def asked(self, *words: str, stdin: str = "") -> str:
-        """Return the output of a command; raise Unproven when it failed."""
+        """Run a command and return its output; raise Unproven when it failed."""
         outcome = self.tried(*words, stdin=stdin)
         if outcome.code:
             what = f"`{' '.join(words[:4])} …` failed: {outcome.last}"
@@ -114,7 +114,7 @@ class Recorder:
 
 
 def examined(title: str, run: Runner, check: Callable[[Recorder], str]) -> ConformanceCheck:
-    """Make one check; its sentence is what the function returns, or why it could not."""
+    """Run one check; its sentence is the check's result, or the reason why it failed."""
     recorder = Recorder(run)
     try:
         verdict, sentence = CheckVerdict.MET, check(recorder)

@@ -33,7 +33,7 @@ class ConformanceScene(Frozen):
 
 
 def files(items: Sequence[ConformanceItem], scene: ConformanceScene) -> Mapping[str, str]:
-    """Return the text of each file, by its name."""
+    """Return the evidence files' texts by name: a page for each item, and items.yaml."""
     pages = {f"{item.id}.md": "\n".join(_page(item, scene)) for item in items}
     return pages | {"items.yaml": _entries(items)}
 
@@ -63,7 +63,7 @@ def _entries(items: Sequence[ConformanceItem]) -> str:
 
 
 def _notes(item: ConformanceItem) -> Iterator[str]:
-    """Yield what is missing, so that nobody reads more out of the status than there is."""
+    """Yield a note for each check that is not met, so that nobody overrates the status."""
     for check in item.checks:
         if check.verdict is not CheckVerdict.MET:
             yield f"{check.title}: {check.verdict.value}. {_ended(check.sentence)}"
@@ -98,7 +98,7 @@ def _section(check: ConformanceCheck) -> Iterator[str]:
 
 
 def _command(command: RecordedCommand) -> Iterator[str]:
-    """Return a command as people see it; a manifest stands where the shell would read it."""
+    """Yield the lines of a code block with a command, its stdin and its output."""
     yield f"{_FENCE}console"
     here = " <<'END'" if command.stdin else ""
     yield f"$ {shlex.join(command.words)}{here}"

@@ -19,7 +19,7 @@ _NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
 
 class ConformanceOptions(Frozen):
-    """The needs of a run: an image with UCX and perftest, a resource and its networks.
+    """The options of a conformance run: an image with UCX and perftest, a resource, networks.
 
     `device_class` is the DeviceClass by which the check of claims gets a card.
     """
@@ -73,7 +73,7 @@ def _pod(options: ConformanceOptions, name: str, shares: int) -> dict[str, Any]:
 
 
 def _apart(pod: dict[str, Any], role: str) -> dict[str, Any]:
-    """Give a pod its role, keep it off nodes that have the other one of the pair, and return it."""
+    """Return the pod with a role label, and with anti-affinity to the other one of the pair."""
     pod["metadata"]["labels"]["role"] = role.rpartition("-")[2]
     term = {
         "labelSelector": {"matchLabels": {_LABEL: "pair"}},

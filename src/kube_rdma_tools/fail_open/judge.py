@@ -25,7 +25,7 @@ _ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 
 
 class PodVerdict(StrEnum):
-    """The outcome of a pod."""
+    """How a pod ended: with its NIC, without it, refused, or without any sign."""
 
     WITH = "with"  # it ran, and had all that it expects when it started
     WITHOUT = "without"  # it ran and lacked something: the driver failed open
@@ -35,10 +35,10 @@ class PodVerdict(StrEnum):
 
 
 class Judgement(Frozen):
-    """The verdict on a pod.
+    """The verdict on a pod; `why` is what it lacks, or who refused it.
 
-    `why` is what it lacks, or who refused it. `recovered`: it started after it had been refused.
-    `late` is after how many seconds it had all; None: it had from the start, or never.
+    `recovered`: it started after it had been refused. `late` is after how many seconds it had all;
+    None means from the start, or never.
     """
 
     pod: str
@@ -49,7 +49,7 @@ class Judgement(Frozen):
 
 
 class Score(Frozen):
-    """The number of pods by their end. `came_late` is part of `without`, `recovered` of `with`."""
+    """The numbers of pods by verdict; `came_late` is part of `without`, `recovered` of `with`."""
 
     pods: int
     by_verdict: Mapping[PodVerdict, int]
@@ -77,7 +77,7 @@ def judge(items: Iterable[Mapping[str, Any]]) -> tuple[Judgement, ...]:
 
 
 def score(judgements: Sequence[Judgement]) -> Score:
-    """Count what became of pods."""
+    """Count the pods by verdict."""
     return Score(
         len(judgements),
         Counter(one.verdict for one in judgements),
@@ -87,7 +87,7 @@ def score(judgements: Sequence[Judgement]) -> Score:
 
 
 def sentence(total: Score) -> str:
-    """Return the score in one line."""
+    """Return the score as one line of text."""
     if not total.pods:
         return "No pod of the check is among these objects."
     counts = ", ".join(f"{total.by_verdict.get(one, 0)} {one}" for one in PodVerdict)
@@ -121,7 +121,7 @@ def _judged(pod: Mapping[str, Any], warnings: Sequence[str]) -> Judgement:
 def _reasons(
     status: Mapping[str, Any], state: Mapping[str, Any], warnings: Sequence[str]
 ) -> Iterator[str]:
-    """Yield why a pod does not run, the word that decides first."""
+    """Yield the reasons why a pod does not run, the most specific first."""
     if status.get("reason"):
         yield f"{status['reason']}: {status.get('message') or ''}"
     for word in ("terminated", "waiting"):

@@ -23,10 +23,10 @@ Document = dict[str, Any]
 def probes(
     pod: Mapping[str, Any], count: int, expect: Sequence[str], late: int
 ) -> Iterator[Document]:
-    """Yield `count` pods that check for themselves whether what is expected is there.
+    """Yield `count` pods like this one, whose program checks that `expect` is there.
 
-    `late`: for how many seconds one that lacks something looks for it. Raise Refused for a document
-    that cannot be tried so.
+    For `late` seconds a pod that lacks something goes on looking. Raise Refused for a document that
+    is no pod with one container.
     """
     spec, name = pod.get("spec") or {}, (pod.get("metadata") or {}).get("name")
     if pod.get("kind") != "Pod" or not name:

@@ -24,11 +24,11 @@ _OTHERS = ("network-operator", "network-operator-0.1")
 
 
 class ByDocument(Frozen):
-    """A violation that a document asks for: `fields` end its field, `objects` are kinds with names.
+    """A violation that a user's document causes on purpose, so that it is no fault of a preset.
 
     `sentence` is what `kube-rdma render` and the chart's notes print for the presets in the
-    environments, `page` is where more stands. `values` end the violation; none do where a policy
-    of the cluster asks for what is refused.
+    environments, `page` is where more stands. `values` end the violation; none do where a policy of
+    the cluster asks for what is refused.
     """
 
     rule: str
@@ -42,7 +42,7 @@ class ByDocument(Frozen):
     values: Mapping[str, str] = field(default_factory=dict)
 
     def allows(self, violation: Violation, environment: str, preset: str) -> bool:
-        """Decide whether the row is about a violation."""
+        """Decide whether the row describes this violation of a preset in an environment."""
         return (
             violation.rule == self.rule
             and violation.where in self.objects
@@ -185,5 +185,5 @@ BY_DOCUMENT = (
 
 
 def is_by_document(violation: Violation, environment: str, preset: str) -> bool:
-    """Decide whether a document asks for what a rule finds."""
+    """Decide whether a violation follows from a user's document, as a row of BY_DOCUMENT says."""
     return any(row.allows(violation, environment, preset) for row in BY_DOCUMENT)

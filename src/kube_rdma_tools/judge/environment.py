@@ -19,7 +19,7 @@ IN_MEMORY = ("/run", "/tmp", "/dev", "/sys", "/proc")  # noqa: S108 - folders of
 
 
 class SecurityLevel(StrEnum):
-    """The levels of the Pod Security Standards; each allows what the one behind it allows."""
+    """The levels of the Pod Security Standards, from the most permissive to the strictest."""
 
     PRIVILEGED = "privileged"
     BASELINE = "baseline"
@@ -27,7 +27,7 @@ class SecurityLevel(StrEnum):
 
 
 class UserRange(StrEnum):
-    """The users that a constraint of OpenShift lets a container name."""
+    """The users that an OpenShift constraint lets a container run as."""
 
     ANY = "RunAsAny"
     NOT_ROOT = "MustRunAsNonRoot"
@@ -35,7 +35,7 @@ class UserRange(StrEnum):
 
 
 class SelinuxPolicy(Frozen):
-    """The types that a container can have where the runtime labels containers.
+    """The SELinux policy of a node, whose runtime labels containers with one of its types.
 
     A type of `confined` writes below its folders only; the others write everywhere. A container
     that names no type gets `default`.
@@ -48,9 +48,9 @@ class SelinuxPolicy(Frozen):
 
 
 class JudgedNode(Frozen):
-    """A node, one of several that are alike; `cards` means that agents are for it.
+    """A node of an environment, for several that are alike; with `cards` it should have an agent.
 
-    On a virtual node there is no kubelet that starts what the scheduler puts there.
+    On a virtual node no kubelet starts what the scheduler puts there.
     """
 
     name: str
@@ -64,7 +64,7 @@ class JudgedNode(Frozen):
 
     @property
     def all_labels(self) -> dict[str, str]:
-        """Return the node's labels with those that its kubelet writes."""
+        """Return the node's labels, with the standard ones that its kubelet sets."""
         own = {
             "kubernetes.io/os": self.system,
             "kubernetes.io/arch": self.architecture,
@@ -74,10 +74,10 @@ class JudgedNode(Frozen):
 
 
 class NodePaths(Frozen):
-    """The folders in which programs of a node look for files, and those that are read-only.
+    """The folders of a node's programs, and those that are read-only.
 
-    Below `read_only` a folder is writable again where `writable` names it. The runtime reads CDI
-    files in the folders of `cdi`.
+    Below `read_only` a folder is writable again if `writable` has it. The runtime reads CDI files
+    in the folders of `cdi`.
     """
 
     kubelet: str = "/var/lib/kubelet"
@@ -90,9 +90,9 @@ class NodePaths(Frozen):
 
 
 class SecurityConstraint(Frozen):
-    """A SecurityContextConstraints of OpenShift; what it does not name it refuses.
+    """An OpenShift SecurityContextConstraints; what it does not list it refuses.
 
-    `for_all` are bound to every account of the cluster.
+    One with `for_all` is bound to every account of the cluster.
     """
 
     name: str
@@ -108,7 +108,7 @@ class SecurityConstraint(Frozen):
 
 
 class TakenObject(Frozen):
-    """An object of another installation, by its name; cluster-wide without a namespace."""
+    """An object that another installation has already; it is cluster-wide without a namespace."""
 
     kind: str
     name: str
@@ -135,7 +135,7 @@ class TakenDefinition(Frozen):
 
 
 class Neighbour(Frozen):
-    """Another project's installation in the cluster.
+    """Another project's installation that is in the cluster already.
 
     Its DaemonSets run on nodes with one of the labels of `selected`.
     """

@@ -50,7 +50,7 @@ def installation(preset: str, environment: Environment) -> tuple[Json, ...]:
 
 
 def assignments(environment: Environment, given: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words behind --set in an environment, with these values."""
+    """Return the --set assignments of an installation in an environment, with these values."""
     first = {
         "distribution": distribution(environment),
         "kubernetesVersion": f"v1.{environment.kubernetes}",
@@ -83,13 +83,13 @@ def _rendered(preset: str, settings: tuple[str, ...]) -> tuple[Json, ...]:
 
 @cache
 def _hooks() -> list[Blueprint]:
-    """Return the objects that Helm has beyond the others, as if they were not Helm's alone."""
+    """Return the blueprints that only Helm installs, marked as if all did."""
     listed = (blueprint for part in blueprints().values() for blueprint in part)
     return [replace(blueprint, for_helm=False) for blueprint in listed if blueprint.for_helm]
 
 
 def _policy_set(objects: tuple[Json, ...]) -> Values:
-    """Return the values that the operator's Deployment sets for the agents of policies."""
+    """Return the values in --policy-set options of the operator, which its agents get."""
     (deployment,) = (made for made in objects if made["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     option = "--policy-set="
@@ -98,7 +98,10 @@ def _policy_set(objects: tuple[Json, ...]) -> Values:
 
 
 def _of_policy(namespace: str, values: Values) -> Iterator[Json]:
-    """Yield the objects of a policy with all sections; its shared plugin attaches networks."""
+    """Yield the objects that a NicClusterPolicy with all sections makes.
+
+    Its shared plugin attaches networks.
+    """
     policy = ClusterPolicy(
         "nic-cluster-policy",
         namespace,

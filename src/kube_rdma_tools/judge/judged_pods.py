@@ -27,7 +27,7 @@ _LISTS = ("initContainers", "containers")
 
 
 class JudgedContainer(Frozen):
-    """A container of a template; `path` leads to it, with its name in place of a number."""
+    """A container of a pod template; `path` is its field, with its name in place of an index."""
 
     name: str
     path: str
@@ -40,7 +40,7 @@ class JudgedContainer(Frozen):
 
 
 class JudgedPod(Frozen):
-    """The pod that an object makes; `path` leads from the object to the pod's spec."""
+    """The pod that an object makes; `path` is the field of the object with the pod's spec."""
 
     kind: str
     name: str
@@ -52,7 +52,7 @@ class JudgedPod(Frozen):
 
     @property
     def where(self) -> str:
-        """Return the object as violations name it."""
+        """Return the object's name as violations give it: ``Kind/name``."""
         return f"{self.kind}/{self.name}"
 
     @property

@@ -18,7 +18,7 @@ ALL, _BUT, _NONE, _BAR = "*", "but", "-", " | "
 
 
 class Occurrence(Frozen, order=True):
-    """A rule that an object breaks as one preset installs it in one environment."""
+    """The place of a violation: rule and object, installed by a preset in an environment."""
 
     rule: str
     where: str
@@ -28,12 +28,12 @@ class Occurrence(Frozen, order=True):
 
 
 def occurrence(violation: Violation, environment: str, preset: str) -> Occurrence:
-    """Return where a violation occurs, without its words."""
+    """Return the place of a violation, without its sentences."""
     return Occurrence(violation.rule, violation.where, violation.container, environment, preset)
 
 
 def lines(entries: Iterable[Occurrence], environments: Sequence[str]) -> Iterator[str]:
-    """Yield the fewest lines that list these entries."""
+    """Yield as few table lines as can list these entries, with equal environments joined."""
     presets: dict[tuple[str, str, str], dict[str, list[str]]] = defaultdict(dict)
     for entry in sorted(entries):
         key = (entry.rule, entry.where, entry.container)
@@ -49,7 +49,7 @@ def lines(entries: Iterable[Occurrence], environments: Sequence[str]) -> Iterato
 
 
 def shown_places(names: Collection[str], environments: Collection[str]) -> str:
-    """Return the names of environments as text, by those left out where these are fewer."""
+    """Return the environments' names as text; as "all but" the others if these are fewer."""
     others = [name for name in environments if name not in names]
     if not others:
         return ALL

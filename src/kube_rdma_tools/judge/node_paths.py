@@ -56,7 +56,7 @@ def selinux_reach(objects: Sequence[Json], environment: Environment) -> Iterator
 def _labelled(
     objects: Sequence[Json], environment: Environment
 ) -> Iterator[tuple[JudgedPod, SelinuxPolicy]]:
-    """Yield each pod with each different SELinux policy of the nodes that take it."""
+    """Yield each pod with every distinct SELinux policy of the nodes that accept it."""
     for pod in judged_pods(objects):
         policies: set[str] = set()
         for node in environment.nodes:
@@ -67,7 +67,7 @@ def _labelled(
 
 
 def _named_type(pod: JudgedPod, container: JudgedContainer) -> str:
-    """Return the SELinux type that a container asks for, "" where it asks for none."""
+    """Return the SELinux type that a container asks for, "" if it asks for none."""
     options = pod.effective(container, "seLinuxOptions") or {}
     return str(options.get("type", ""))
 
@@ -102,7 +102,7 @@ def read_only_folder(objects: Sequence[Json], environment: Environment) -> Itera
 
 
 def _is_read_only(path: str, paths: NodePaths) -> bool:
-    """Decide whether the nearest folder above a path that is named cannot be written."""
+    """Decide whether a path on the node is read-only, by its longest matching parent folder."""
     writable = max(
         (len(top) for top in (*paths.writable, *IN_MEMORY) if _below(path, (top,))), default=0
     )
@@ -125,7 +125,7 @@ def other_folder(objects: Sequence[Json], environment: Environment) -> Iterator[
 
 
 def _places(paths: NodePaths) -> dict[str, tuple[str, ...]]:
-    """Return the right folders for the volumes of kube-rdma's pods, by the names of the volumes."""
+    """Return the node's folders that volumes of kube-rdma's pods should mount, by volume."""
     return {
         "cni-conf": (paths.cni_conf,),
         "cni-bin": (paths.cni_binaries,),

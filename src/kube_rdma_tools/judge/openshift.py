@@ -51,7 +51,7 @@ def _is_account(subject: Json, pod: JudgedPod) -> bool:
 
 
 def refusals(pod: JudgedPod, row: SecurityConstraint) -> Iterator[Refusal]:
-    """Yield everything of a pod that one constraint refuses."""
+    """Yield each part of a pod that a constraint refuses, by container, field and value."""
     yield from _of_host(pod, row)
     yield from _of_rights(pod, row)
     yield from _of_users(pod, row)

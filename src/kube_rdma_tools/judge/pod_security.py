@@ -67,7 +67,7 @@ _PROFILES = ("RuntimeDefault", "Localhost")
 
 
 class Breach(Frozen):
-    """A field that a control forbids or misses; `value` is what stands in it."""
+    """A field that violates a control of Pod Security; `value` is its present value."""
 
     field: str
     value: str
@@ -78,7 +78,7 @@ Breaches: TypeAlias = Iterator[Breach]
 
 
 class SecurityControl(Frozen):
-    """A control of a Pod Security level: the function yields what breaks it."""
+    """A control of a Pod Security level; `breaches` yields the fields of a pod that violate it."""
 
     level: SecurityLevel
     name: str
@@ -100,7 +100,7 @@ def privileged_containers(pod: JudgedPod) -> Breaches:
 
 
 def host_volumes(pod: JudgedPod) -> Breaches:
-    """Yield the volumes that are a path of the host."""
+    """Yield a breach for each hostPath volume."""
     for name, folder in pod.host_folders.items():
         yield Breach(f"volumes[{name}].hostPath", str(folder["path"]))
 
@@ -125,7 +125,7 @@ def added_capabilities(pod: JudgedPod, allowed: Collection[str]) -> Breaches:
 
 
 def contexts(pod: JudgedPod, name: str) -> Iterator[tuple[JudgedContainer | None, dict[str, Any]]]:
-    """Yield a part of the security contexts of the pod and of its containers, where it is there."""
+    """Yield the field `name` of the pod's and the containers' security contexts, where set."""
     for container in (None, *pod.containers):
         part = (container or pod).security.get(name)
         if part:

@@ -45,7 +45,7 @@ def missing_reference(objects: Sequence[Json], environment: Environment) -> Iter
 
 
 def _wanted(made: Json) -> Iterator[tuple[str, tuple[str, str, str]]]:
-    """Yield what an object names: its field, and kind, namespace and name of the other."""
+    """Yield the objects that an object refers to: the field, then kind, namespace and name."""
     namespace = made["metadata"].get("namespace", "")
     if namespace:
         yield "metadata.namespace", ("Namespace", "", namespace)

@@ -49,7 +49,7 @@ RULES: Mapping[str, Rule] = {
 
 
 def judge(objects: Sequence[Json], environment: Environment) -> tuple[Violation, ...]:
-    """Return everything that an environment refuses of an installation, by rule and object."""
+    """Return all violations of an installation in an environment, sorted by rule and object."""
     return tuple(
         replace(violation, rule=name)
         for name, rule in RULES.items()

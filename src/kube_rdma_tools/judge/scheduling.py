@@ -67,7 +67,7 @@ def unfit(node: JudgedNode, environment: Environment) -> str:
 
 
 def _avoiding(node: JudgedNode) -> str:
-    """Return the remedy that keeps pods off nodes like this one."""
+    """Return a remedy that would keep pods off nodes like this one."""
     if node.virtual:
         keys = sorted(node.labels) or ["its label"]
         return f"require {keys[0]} NotIn {node.labels.get(keys[0], '…')} by nodeAffinity"
@@ -90,7 +90,7 @@ def missed_node(objects: Sequence[Json], environment: Environment) -> Iterator[V
 
 
 def _labelled(node: JudgedNode, pods: Sequence[JudgedPod]) -> JudgedNode:
-    """Return a node with the label that agents on it write for others, where it has cards."""
+    """Return the node with the label for cards, if an agent that writes it runs there."""
     for pod in pods:
         words = [word for container in pod.containers for word in container.body.get("args") or ()]
         if pod.kind == DAEMON_SET and WRITES_FEATURES in words and takes(node, pod):
@@ -131,7 +131,7 @@ def _selector(pod: JudgedPod) -> dict[str, str]:
 
 
 def _asks_own_label(pod: JudgedPod) -> bool:
-    """Decide whether the operator chooses the pod's nodes itself, by a label."""
+    """Decide whether a pod selects nodes by a label that the operator itself sets."""
     return any(key.startswith(OWN_LABELS) for key in pod.spec.get("nodeSelector") or ())
 
 

@@ -47,7 +47,7 @@ def table(judged: Sequence[JudgedPreset]) -> Iterator[str]:
 
 
 def _matrix(judged: Sequence[JudgedPreset]) -> Iterator[str]:
-    """Yield the number of objects that break rules, by environment and preset."""
+    """Yield a table of the numbers of objects that break rules, by environment and preset."""
     presets = list(dict.fromkeys(entry.preset for entry in judged))
     titles: dict[str, tuple[str, dict[str, int]]] = {}
     for entry in judged:
@@ -79,7 +79,7 @@ def _by_rule(
 
 
 def _object(entries: Sequence[tuple[JudgedPreset, Violation]]) -> Iterator[str]:
-    """Yield the places at which an object breaks a rule, and what to do."""
+    """Yield lines on an object's violations of a rule: where they occur, and the remedies."""
     environments = tuple(dict.fromkeys(entry.environment.name for entry, _ in entries))
     presets = tuple(dict.fromkeys(entry.preset for entry, _ in entries))
     places = shown_places(environments, ENVIRONMENTS).replace(ALL, "all environments")
@@ -97,7 +97,7 @@ def _object(entries: Sequence[tuple[JudgedPreset, Violation]]) -> Iterator[str]:
 
 
 def _short(violation: Violation) -> str:
-    """Return the field below the container or the pod's spec, which the line above names."""
+    """Return a violation's field, relative to its container or the pod's spec."""
     return violation.field.rpartition(f"[{violation.container}].")[2].removeprefix(POD)
 
 

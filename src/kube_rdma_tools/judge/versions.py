@@ -139,7 +139,7 @@ def unknown_field(objects: Sequence[Json], environment: Environment) -> Iterator
 
 
 def _has_annotation(made: Json, container: str) -> bool:
-    """Decide whether the older spelling of AppArmor's profile stands beside the field."""
+    """Decide whether the container also has AppArmor's profile as the older annotation."""
     metadata = made["spec"].get("template", made).get("metadata", {})
     return f"{ARMOR_ANNOTATION}{container}" in (metadata.get("annotations") or {})
 
@@ -153,7 +153,7 @@ def _container(path: str) -> str:
 
 
 def _at(node: Any, path: Sequence[str], shown: str = "") -> Iterator[str]:
-    """Yield every place below a node that a path leads to, as people read it."""
+    """Yield as text every place below `node` that a path with wildcards matches."""
     if not path:
         yield shown.lstrip(".")
         return
@@ -169,7 +169,7 @@ def _at(node: Any, path: Sequence[str], shown: str = "") -> Iterator[str]:
 
 
 def _anywhere(node: Any, path: Sequence[str], shown: str) -> Iterator[str]:
-    """Yield every place that a path leads to from this node or from any below it."""
+    """Yield every place that a path matches, from this node or any below it."""
     yield from _at(node, path, shown)
     if isinstance(node, dict):
         for name, inner in node.items():

@@ -6,10 +6,10 @@ from kube_base.frozen import Frozen
 
 
 class Violation(Frozen, order=True):
-    """One breach of one rule; `rule` is its name in the table of rules, which puts it in.
+    """A violation of a rule by a field of an object, with its problem and remedy.
 
-    `where` is kind and name, such as Deployment/kube-rdma-controller. Where no container is to
-    blame, `container` is empty.
+    `rule` is set later, by the table of rules. `where` is kind and name, such as Deployment/kube-
+    rdma-controller. `container` is empty if none is to blame.
     """
 
     where: str

@@ -33,7 +33,7 @@ _WITH_GROUP = "--api-version="
 
 
 def alone(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each word of a text's commands that kubectl could read as a kind, with its line."""
+    """Yield line and word for each word in a text's commands that kubectl may read as a kind."""
     for command in _COMMAND.finditer(text):
         if _WITH_GROUP in command[1]:
             continue
@@ -43,7 +43,7 @@ def alone(text: str) -> Iterator[tuple[int, str]]:
 
 
 def alone_in_code(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the same for the texts in a module of Python."""
+    """Yield line and word as `alone` does, for all string literals of a Python module."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.JoinedStr):
             parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
@@ -58,7 +58,7 @@ def alone_in_code(text: str) -> Iterator[tuple[int, str]]:
 
 @cache
 def written_alone() -> Mapping[str, str]:
-    """Return every such word of this checkout, with the first place that has it."""
+    """Return each word of `alone` in this checkout's files, with the first place that has it."""
     words: dict[str, str] = {}
     for path in _files():
         text = path.read_text(encoding="utf-8")

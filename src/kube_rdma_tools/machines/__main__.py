@@ -35,7 +35,10 @@ VERSION. WHAT IS SPECIAL, AND WHAT WAS WRONG.
 
 
 def add(name: str, folder: Path | None, place: Path = PLACE) -> str:
-    """Write the machine, and return a sentence that says so; raise Refused."""
+    """Write an example machine from a recorded node; return a message.
+
+    Raise Refused for an unusable folder or a name that exists.
+    """
     machine = place / name
     said = [f"{machine / PAGE}: correct what the tables show."]
     if folder is not None:

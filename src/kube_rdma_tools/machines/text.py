@@ -22,12 +22,12 @@ _CONFIGURATION = "config"
 
 
 def text_of_folder(folder: Path) -> tuple[str, tuple[str, ...]]:
-    """Return the text, and the paths that no line of a text can have."""
+    """Return a recorded folder as text, and the paths that the text format cannot express."""
     return text_of(_entries(folder))
 
 
 def text_of(entries: Iterable[TextEntry]) -> tuple[str, tuple[str, ...]]:
-    """Return the text of such entries, and the paths that no line of a text can have."""
+    """Return entries as text, and the paths that the text format cannot express."""
     sections: dict[str, list[str]] = {"": []}
     left_out = []
     for entry in entries:
@@ -44,7 +44,7 @@ def text_of(entries: Iterable[TextEntry]) -> tuple[str, tuple[str, ...]]:
 
 
 def _lines(name: str, entry: TextEntry) -> Iterator[str]:
-    """Yield the lines that may stand for an entry, the one that people read first."""
+    """Yield the lines that could express an entry, the most readable first."""
     if entry.target is not None:
         yield f"{name} -> {entry.target}"
     elif entry.content is None:

@@ -17,7 +17,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def row(outcome: MutationOutcome) -> str:
-    """Return one fault with what noticed it, as a line for people."""
+    """Return a fault and the test that noticed it, as two lines for people."""
     fault = outcome.drawn.fault
     place = f"{outcome.drawn.file}:{fault.line}"
     change = f"{_short(fault.before)} → {_short(fault.after)}"
@@ -26,7 +26,7 @@ def row(outcome: MutationOutcome) -> str:
 
 
 def record(outcome: MutationOutcome, seed: int) -> bytes:
-    """Return the same as a line of JSON, for bench/results."""
+    """Return a fault and the test that noticed it, as a line of JSON for bench/results."""
     fault = outcome.drawn.fault
     fields = {
         "seed": seed,

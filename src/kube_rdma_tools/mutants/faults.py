@@ -37,7 +37,7 @@ _LOGGERS = frozenset({"log", "logger"})
 
 
 class Mutation(Frozen):
-    """One change of one file: `before` at `line` becomes `after`; `source` is the file with it."""
+    """One change of a file: `before` at `line` becomes `after`; `source` is the changed file."""
 
     line: int
     before: str
@@ -88,7 +88,7 @@ def _code(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _silent(node: ast.AST) -> bool:
-    """Decide whether a statement is only for people who read it, or for type checkers."""
+    """Decide whether a statement has no effect that tests should notice, such as a log call."""
     if isinstance(node, ast.If):
         return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     if isinstance(node, ast.JoinedStr | ast.Assert | ast.Import | ast.ImportFrom):
@@ -104,7 +104,7 @@ def _silent(node: ast.AST) -> bool:
 
 
 def _changes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what one node may become."""
+    """Yield the changed versions of one syntax node."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         yield from _with(node, "ops", [_swapped(node.ops[0])])
     elif isinstance(node, ast.BoolOp | ast.BinOp):
@@ -131,7 +131,7 @@ def _constants(node: ast.Constant) -> Iterator[ast.AST]:
 
 
 def _with(node: ast.AST, field: str, value: object) -> Iterator[ast.AST]:
-    """Yield a copy of the node with another value of a field, unless there is none."""
+    """Yield a copy of the node with `field` set to `value`, unless the value is empty."""
     if value and value != [None]:
         copied = deepcopy(node)
         setattr(copied, field, value)

@@ -38,7 +38,7 @@ setattr(builtins, NOTED, set())
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Note the functions of the product that a test calls, with its fixtures."""
+    """Record the product's functions that a test calls, with those of its fixtures."""
     calls: set[str] = getattr(builtins, NOTED)
     calls.clear()
     try:
@@ -51,7 +51,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Try every fault of the file that the variable names; write a line for each as it comes."""
+    """Try every fault in the file that the variable FAULTS names; write each outcome at once."""
     if (path := os.environ.get(FAULTS)) is None:
         return None
     if session.testsfailed:
@@ -67,7 +67,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 class _Trial:
-    """The host's collected tests, and the functions that they were imported with."""
+    """The collected tests and loaded functions of this process, on which faults are tried."""
 
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
@@ -130,7 +130,7 @@ class _Trial:
         return text.strip(b"\n\0").decode()
 
     def _run(self, items: Sequence[pytest.Item], writer: int) -> None:
-        """Run tests until one fails, say which, and end the process."""
+        """Run tests until one fails, write its name to the pipe, and end the process."""
         outcome = ""
         try:
             for item, following in zip(items, [*items[1:], None], strict=True):
@@ -170,7 +170,7 @@ def _is_function(code: CodeType) -> bool:
 
 
 def _at_import(code: CodeType) -> tuple[object, ...]:
-    """Return what runs when the module is imported, without line numbers."""
+    """Return code and constants that run when a module is imported, without line numbers."""
     parts = [part for part in code.co_consts if not isinstance(part, CodeType)]
     inner = [
         _at_import(part)
@@ -181,7 +181,7 @@ def _at_import(code: CodeType) -> tuple[object, ...]:
 
 
 def _meaning(code: CodeType) -> tuple[object, ...]:
-    """Return what a function does, without line numbers."""
+    """Return a function's code and constants, nested ones included, without line numbers."""
     parts = [
         _meaning(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts
     ]

@@ -22,7 +22,7 @@ ROOMS = {
 
 
 def files(checkout: Path, rooms: Sequence[str]) -> list[Path]:
-    """Return the files of these rooms, relative to the checkout, each once and in order."""
+    """Return the Python files of these rooms (parts of the source), each once and in order."""
     chosen: set[Path] = set()
     for room in rooms:
         if room not in ROOMS:

@@ -75,9 +75,9 @@ class _Calls(Frozen):
 
 
 def draw(checkout: Path, files: Sequence[Path], seed: int, count: int) -> list[DrawnFault]:
-    """Return `count` faults of these files, the same ones for the same seed and source.
+    """Draw `count` faults of these files at random; seed and source determine them.
 
-    Each fault of all files is as likely as any other one.
+    Each fault of all files is equally likely.
     """
     possible = [
         DrawnFault(file, fault)
@@ -90,7 +90,7 @@ def draw(checkout: Path, files: Sequence[Path], seed: int, count: int) -> list[D
 def outcomes(
     checkout: Path, folder: Path, drawn: Sequence[DrawnFault], workers: int
 ) -> Iterator[MutationOutcome]:
-    """Yield what becomes of each fault; `folder` is for the copies of the source."""
+    """Try each fault and yield its outcome; `folder` is for copies of the source."""
     calls = _calls(checkout, folder / "noting", workers)
     inside: list[dict[str, object]] = []
     at_import: list[DrawnFault] = []
@@ -112,7 +112,7 @@ def outcomes(
 
 
 def _copy(checkout: Path, folder: Path) -> Path:
-    """Copy the source and link what lies beside it, where some of it looks; return the copy."""
+    """Copy src into `folder`, with links to all files beside it; return the copied src."""
     shutil.copytree(checkout / "src", folder / "src")
     for beside in checkout.iterdir():
         if beside.name != "src":
@@ -153,7 +153,7 @@ def _calls(checkout: Path, folder: Path, workers: int) -> _Calls:
 def _hosts(
     checkout: Path, folder: Path, tried: Sequence[dict[str, object]], workers: int
 ) -> Iterator[tuple[int, str]]:
-    """Yield the number of each fault with the test that notices it."""
+    """Try faults in several host processes; yield each fault's number and the test noticing it."""
     running = []
     for worker in range(workers):
         home = folder / f"host{worker}"
@@ -171,7 +171,7 @@ def _hosts(
 
 
 def _alone(checkout: Path, folder: Path, drawn: DrawnFault, files: Sequence[str]) -> str:
-    """Return the test that fails in a process of its own with a fault."""
+    """Return the test that fails with a fault in a process of its own; "" if none does."""
     if not folder.exists():
         _copy(checkout, folder)
     mutated = folder / drawn.file

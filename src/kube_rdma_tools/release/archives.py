@@ -36,7 +36,7 @@ def unpack(archive: bytes, folder: Path) -> None:
 
 
 def write_tar_gz(target: Path, files: Mapping[str, ArchivedFile], epoch: int) -> None:
-    """Write files by their path as a compressed tar. It has regular files alone.
+    """Write files by their path as a compressed tar, which has no entries but regular files.
 
     krew unpacks nothing but files and folders (krew, internal/download/downloader.go).
     """

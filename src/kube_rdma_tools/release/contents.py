@@ -24,7 +24,7 @@ LICENCE_FIELD = re.compile(r"(?m)^License: *(\S.*?) *$")  # of a machine-readabl
 
 
 class ImageComponent(Frozen):
-    """A component of an image that others made: its origin, and the texts of its licences.
+    """A third party's component in an image, with its licences and their texts.
 
     `kind` is the type of a package URL: deb, pypi, generic. `licences` are names, as the component
     writes them. `sha256` is the digest of the file that it came as, where one file is known.
@@ -49,9 +49,10 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def components(root: Path, compiler: str) -> tuple[ImageComponent, ...]:
-    """Return what an unpacked image has from others; `compiler` is the version of the shim's.
+    """Return third parties' components of an unpacked image.
 
-    Raises Broken where a component has no text of its licence: it could not be given away.
+    `compiler` is the version that compiled the shim. Raises Broken if a component has no licence
+    text, for it could not be distributed.
     """
     listed = (*_debian(root), *_python(root), _shim(root, compiler))
     for component in listed:

@@ -36,7 +36,7 @@ from kube_rdma_tools.release.source_tree import SourceTree
 
 
 class BuiltImage(Frozen):
-    """The image of one architecture: its archive, its files in a folder, and its components."""
+    """A built image of one architecture: its archive, its unpacked files and its components."""
 
     architecture: str
     archive: Path
@@ -47,7 +47,10 @@ class BuiltImage(Frozen):
 def write_release(
     checkout: Path, target: Path, identity: ReleaseIdentity, platforms: Sequence[Platform]
 ) -> dict[str, str]:
-    """Write a release into a folder that is not there yet; return the digests of its files."""
+    """Build a release into a new folder; return its files' digests.
+
+    Raise Refused if the folder exists.
+    """
     if target.exists():
         raise Refused(
             "there is a release already",
@@ -94,7 +97,7 @@ def write_bundle(root: Path, fresh: Path, identity: ReleaseIdentity) -> None:
 def write_image(
     tree: SourceTree, fresh: Path, work: Path, identity: ReleaseIdentity, platform: Platform
 ) -> BuiltImage:
-    """Build the image of a platform from the tree, and look into it."""
+    """Build the image of a platform from the tree, unpack it and list its components."""
     architecture = platform.architecture
     archive = fresh / f"kube-rdma-image-{identity.version.semantic}-linux-{architecture}.tar"
     tree.run(
@@ -117,7 +120,7 @@ def write_image(
 def write_lists(
     tree: SourceTree, fresh: Path, identity: ReleaseIdentity, images: Sequence[BuiltImage]
 ) -> None:
-    """Write what is inside the images, and under which licences."""
+    """Write a component list (SBOM) of each image, and an archive of all licence texts."""
     version = identity.version.semantic
     for image in images:
         text = sbom.sbom(

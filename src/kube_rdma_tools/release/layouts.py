@@ -21,7 +21,7 @@ MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 
 
 class Blob(Frozen):
-    """Bytes that a layout names by their digest, and what they are."""
+    """Content of an OCI layout, which names it by its digest, with its media type."""
 
     media_type: str
     data: bytes
@@ -42,12 +42,12 @@ def json_blob(media_type: str, value: object) -> Blob:
 
 
 def as_json(value: object) -> bytes:
-    """Return JSON with one spelling for equal values."""
+    """Encode a value as JSON such that equal values give equal bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def write_layout(target: Path, top: Blob, reference: str, blobs: Sequence[Blob]) -> None:
-    """Write a layout that has one entry, `top`, of this full name, and all blobs."""
+    """Write an OCI layout with all blobs, whose only entry is `top` under a full image name."""
     names = {
         "io.containerd.image.name": reference,
         "org.opencontainers.image.ref.name": reference.rpartition(":")[2],
@@ -70,7 +70,7 @@ def write_layout(target: Path, top: Blob, reference: str, blobs: Sequence[Blob])
 
 
 def write_joined(target: Path, reference: str, archives: Sequence[Path]) -> None:
-    """Write images for several kinds of node as one archive, from an archive for each."""
+    """Join images of several architectures into one archive, from an archive for each."""
     entries: list[Mapping[str, Any]] = []
     blobs: dict[str, Blob] = {}
     for archive in archives:

@@ -28,7 +28,7 @@ def licence_files(
 
 
 def of_components(listed: Iterable[ImageComponent]) -> dict[str, ArchivedFile]:
-    """Return the texts of components by kind and name."""
+    """Return the components' licence files by their path in the archive."""
     return {
         f"{one.kind}/{one.name}/{name}": ArchivedFile(text)
         for one in listed
@@ -37,7 +37,7 @@ def of_components(listed: Iterable[ImageComponent]) -> dict[str, ArchivedFile]:
 
 
 def common_licences(root: Path) -> dict[str, ArchivedFile]:
-    """Return the texts that Debian's copyright files point at."""
+    """Return the common licence texts that Debian's copyright files refer to."""
     return {
         f"deb/common-licenses/{path.name}": ArchivedFile(path.read_bytes())
         for path in sorted((root / COMMON).iterdir())

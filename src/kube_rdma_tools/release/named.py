@@ -21,12 +21,15 @@ _SECTION = re.compile(r"(?m)^## \[([^\]]+)\] - \d{4}-\d\d-\d\d\n(?:\nCommit: `([
 
 
 def commits(changelog: str) -> dict[str, str]:
-    """Return the commit of each version of a changelog, newest first; "" where none is named."""
+    """Return the commit of each version in a changelog, newest first; "" if none is given."""
     return {version: commit or "" for version, commit in _SECTION.findall(changelog)}
 
 
 def clone(checkout: Path, version: str, folder: Path) -> None:
-    """Clone the commit of a version into an empty folder, with its tag; raise Refused for none."""
+    """Clone the commit of a version into an empty folder, with its tag.
+
+    Raise Refused if the changelog names no commit for it.
+    """
     known = commits((checkout / CHANGELOG).read_text(encoding="utf-8"))
     if not (commit := known.get(version)):
         named = ", ".join(each for each in known if known[each]) or "none"

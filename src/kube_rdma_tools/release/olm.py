@@ -151,7 +151,7 @@ def _service_version(repository: str, chart: Json, policy: Json, made: Sequence[
 
 
 def _permissions(made: Sequence[Json], kind: str) -> Iterator[Json]:
-    """Yield what each account may do by bindings of this kind."""
+    """Yield each service account with the rules that bindings of this kind grant it."""
     rules = {(one["kind"], _name(one)): one["rules"] for one in made if "rules" in one}
     rules[_PRIVILEGED] = [_CONSTRAINT]
     accounts: dict[str, list[Json]] = {}
@@ -163,7 +163,7 @@ def _permissions(made: Sequence[Json], kind: str) -> Iterator[Json]:
 
 
 def _owned(definition: Json) -> Json:
-    """Return how the ClusterServiceVersion names a kind that the bundle defines."""
+    """Return the ClusterServiceVersion's entry for a CRD that the bundle defines."""
     (version,) = definition["spec"]["versions"]
     return {
         "name": _name(definition),

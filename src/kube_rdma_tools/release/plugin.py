@@ -84,7 +84,7 @@ def plugin_files(
 
 
 def _started(loader: str) -> Iterator[tuple[str, ArchivedFile]]:
-    """Yield the scripts that people and kubectl start, and the Python of each."""
+    """Yield the plugin's start scripts for people and kubectl, and their Python entry files."""
     for name, (module, function) in ENTRIES.items():
         script = SCRIPT.format(loader=loader, python=PYTHON, program=name)
         yield name, ArchivedFile(script.encode(), runs=True)

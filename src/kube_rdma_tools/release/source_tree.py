@@ -23,9 +23,9 @@ CHART = "charts/kube-rdma"
 
 
 class Stamp(Frozen):
-    """A line of a file that says something else in a release: a pattern, and what takes its place.
+    """A line that a release changes in a source file: a pattern, and its replacement.
 
-    The pattern has to match once; a file that was rewritten is Broken, never left as it is.
+    The pattern has to match exactly once; a file that was rewritten is Broken, never left as it is.
     """
 
     file: str
@@ -33,7 +33,7 @@ class Stamp(Frozen):
     text: str
 
     def apply(self, text: str) -> str:
-        """Return the text of the file with the line of the release."""
+        """Return the file's text with the pattern replaced; raise Broken unless it matches once."""
         stamped, count = re.subn(self.pattern, lambda _: self.text, text)
         if count != 1:
             raise Broken(f"{self.file} has {count} places for `{self.text}`, not one")
@@ -41,7 +41,7 @@ class Stamp(Frozen):
 
 
 def stamps(identity: ReleaseIdentity) -> tuple[Stamp, ...]:
-    """Return all that a release changes in the files of its commit."""
+    """Return all changes that a release makes to the files of its commit."""
     version = identity.version
     chart = f"{CHART}/Chart.yaml"
     return (
@@ -58,7 +58,7 @@ def stamps(identity: ReleaseIdentity) -> tuple[Stamp, ...]:
 
 
 class SourceTree(Frozen):
-    """A tree that parts of a release are built from, each by a program of that tree."""
+    """An exported source tree, whose own programs build the parts of a release."""
 
     root: Path
     epoch: int
@@ -79,7 +79,7 @@ class SourceTree(Frozen):
             raise Unavailable(f"`python -m {called}` failed in {self.root}:\n{done.stdout}")
 
     def environment(self) -> Mapping[str, str]:
-        """Return what makes a build see this tree, and leave no time of its own."""
+        """Return variables by which a build uses this tree's sources and the commit's time."""
         return {
             "PYTHONPATH": str(self.root / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",

@@ -22,7 +22,7 @@ WRITTEN = re.compile(r'(?m)^__version__ = "(.*)"$')
 
 
 class ReleaseVersion(Frozen):
-    """A version in the two forms in which people and programs write it."""
+    """A version in Python's form and in the semantic form of images and tags."""
 
     python: str  # 0.1.0, 0.2.0rc1, 0.1.0.dev12
 
@@ -38,12 +38,12 @@ class ReleaseVersion(Frozen):
 
     @property
     def is_final(self) -> bool:
-        """Tell whether a tag names the version; else a checkout between two tags has it."""
+        """Decide whether the version is a release, and no development state between two tags."""
         return Version(self.python).dev is None
 
 
 def of_checkout(root: Path) -> ReleaseVersion:
-    """Return the version of the commit that is checked out; raise Refused if it has none."""
+    """Return the version of the checked-out commit; raise Refused if it has none."""
     written = written_version((root / SOURCE).read_text())
     tags = ask(["git", "-C", root, "tag", "--list", "v[0-9]*", "--merged", "HEAD"]).split()
     if not tags:

@@ -41,7 +41,7 @@ def _rights(role: Json) -> Iterator[Right]:
 
 
 def _rules(node: Node) -> Iterator[Json]:
-    """Yield the rules of a role, also those that depend on values."""
+    """Yield the rules of a role template, including those that depend on values."""
     match node:
         case When():
             yield from _rules(node.then)
@@ -54,7 +54,7 @@ def _rules(node: Node) -> Iterator[Json]:
 
 
 def _text(node: Node) -> str:
-    """Return a name, with the names of an installation here in place of its holes."""
+    """Return a name in a template, with this installation's names filled in."""
     match node:
         case Hole(path):
             return _NAMES.get(path, "")

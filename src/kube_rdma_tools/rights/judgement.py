@@ -33,10 +33,10 @@ def findings(
     refusals: Mapping[Right, str],
     file: str,
 ) -> Iterator[str]:
-    """Return a sentence for each right that does not fit.
+    """Yield a sentence for each right that is granted but unused, or used but not granted.
 
-    `exceptions` are rights that no run of the lab can show, `refusals` are requests that are
-    refused as they should be. One that is not needed is a finding too, so both lists shrink.
+    `exceptions` are rights that no run of the lab can show, `refusals` are requests that should be
+    refused. An entry of either that is not needed is reported too.
     """
     for right in sorted(set(granted) - evidence.used - exceptions.keys()):
         yield f"{right} is granted, and no test used it: {RECORD.format(file=file)}"

@@ -34,7 +34,7 @@ def write(evidence: Evidence, day: str) -> str:
 
 
 def merged(before: Evidence, runs: Evidence, granted: Collection[Right]) -> Evidence:
-    """Return the recorded and the used rights, without those that are granted no more."""
+    """Return recorded and newly used rights together, without those no longer granted."""
     used = (before.used | runs.used) & frozenset(granted)
     return Evidence(used, before.refused | runs.refused)
 

@@ -39,7 +39,7 @@ class Right(Frozen, order=True):
 
 
 def role_name(kind: str, name: str) -> str:
-    """Return the name here of a role of this kind and name; "" where it is none of ours."""
+    """Return the short name of one of our roles; "" for a role that is not ours."""
     for ending in _ENDINGS:
         if name == ending or name.endswith(f"-{ending}"):
             return f"{kind} {_SAME.get(ending, ending)}"

@@ -33,7 +33,7 @@ CREATED = 201
 
 
 class RightUse(Frozen, order=True):
-    """Requests of one sort: an account asked, and a role allowed it, or none did (role "")."""
+    """Requests of one kind by an account, and the role that allowed them, "" for none."""
 
     account: str  # its last word: agent, controller; "" of people
     role: str
@@ -52,7 +52,7 @@ class Evidence(Frozen):
 
 
 def uses(lines: Iterable[str]) -> Iterator[RightUse]:
-    """Yield the uses in the lines of a log, except those that were cut off."""
+    """Yield the requests in an audit log's lines; skip incomplete lines."""
     for line in lines:
         try:
             event = json.loads(line)
@@ -63,7 +63,7 @@ def uses(lines: Iterable[str]) -> Iterator[RightUse]:
 
 
 def evidence(listed: Iterable[RightUse]) -> Evidence:
-    """Return the sum of uses; a patch that made its object used the right to create it too."""
+    """Collect used and refused rights; a patch that created its object also used `create`."""
     used, refused = set(), set()
     for use in listed:
         if not use.role:
@@ -95,7 +95,7 @@ def read(folder: Path) -> Iterator[RightUse]:
 
 
 def _use(event: Mapping[str, Any]) -> RightUse | None:
-    """Return the use in an event; None for one of other roles."""
+    """Return the request in an audit event as RightUse; None if it does not concern our roles."""
     about, notes = event.get("objectRef"), event.get("annotations") or {}
     if about is None:
         return None
@@ -117,7 +117,7 @@ def _use(event: Mapping[str, Any]) -> RightUse | None:
 
 
 def _role(reason: str, group: str, verb: str) -> str:
-    """Return the role that a reason names, by its name here, "" for a role that is not ours."""
+    """Return our name of the role in an audit event's reason; "" for a role that is not ours."""
     match = _REASON.search(reason)
     if match is None:
         return ""

@@ -55,7 +55,7 @@ def count(target: Path) -> int:
 
 
 def _run(python: Path, pages: Path, made: Path) -> Iterator[str]:
-    """Run Sphinx, and tell what it complains of; raise Broken if that is none of the pages."""
+    """Run Sphinx and yield its warnings about pages; raise Broken if it fails without one."""
     done = subprocess.run(
         [
             *(python, "-m", "sphinx", "--builder", "html", "--quiet", "--no-color"),

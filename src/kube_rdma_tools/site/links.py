@@ -19,7 +19,7 @@ _LINK = re.compile(r"\[((?:[^][]|\[[^][]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 class Surroundings(Frozen):
-    """The files and pages that a page can link to."""
+    """The files that a page can link to: those of the site, and those of the checkout."""
 
     in_site: Collection[str]  # pages and pictures, by their names in the checkout
     exists: Callable[[str], bool]  # whether the checkout has a file or folder of this name
@@ -32,7 +32,7 @@ def resolved(page: str, target: str) -> str:
 
 
 def rewritten(page: str, text: str, around: Surroundings) -> str:
-    """Return the text of a page with the links that hold in the site; code blocks stay."""
+    """Return the text of a page with its links adapted to the site; code blocks stay."""
 
     def link(match: re.Match[str]) -> str:
         text, target, heading = match[1], match[2], match[3] or ""

@@ -41,19 +41,19 @@ def _names(checkout: Path, patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def place(name: str) -> str:
-    """Return where a file of the checkout lies in the source of the site."""
+    """Return a checkout file's path in the site's source, where README.md becomes index.md."""
     path = PurePosixPath(name)
     return str(path.with_name("index.md") if path.name == "README.md" else path)
 
 
 def file_at(place_in_site: str) -> str:
-    """Return the file of the checkout that lies there: what `place` was given."""
+    """Return the checkout file for a path in the site's source, as the inverse of `place`."""
     path = PurePosixPath(place_in_site)
     return str(path.with_name("README.md") if path.name == "index.md" else path)
 
 
 def parent(name: str) -> str:
-    """Return the page below which a page stands that is on no shelf: the next README.md above."""
+    """Return the parent of a page that is on no shelf: the README.md of a folder above."""
     folder = PurePosixPath(name).parent
     if PurePosixPath(name).name == "README.md":
         folder = folder.parent

@@ -20,14 +20,14 @@ _ENTRY = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 
 
 class ShelvedPage(Frozen):
-    """A page on a shelf."""
+    """A page on a shelf, with the words that link to it."""
 
     words: str
     page: str  # its name in the checkout
 
 
 class PageShelf(Frozen):
-    """Pages for one purpose, in the order in which they are read."""
+    """A titled group of pages for one purpose, in reading order."""
 
     title: str
     entries: tuple[ShelvedPage, ...]
@@ -58,14 +58,14 @@ def _entries(text: str, pages: Collection[str]) -> Iterator[ShelvedPage]:
 
 
 def below(page: str, all_shelves: Collection[PageShelf], pages: Collection[str]) -> tuple[str, ...]:
-    """Return the pages that stand below a page because they are on no shelf."""
+    """Return the pages on no shelf whose parent in the navigation is `page`."""
     shelved = {entry.page for shelf in all_shelves for entry in shelf.entries}
     rest = [name for name in pages if name not in shelved and name != START]
     return tuple(name for name in rest if parent(name) == page and not _DECISION.fullmatch(name))
 
 
 def navigation(page: str, all_shelves: Collection[PageShelf], pages: Collection[str]) -> str:
-    """Return what is written behind a page: the lists that Sphinx makes its navigation of."""
+    """Return the toctree directives that follow a page, from which Sphinx makes its navigation."""
     lists = [_toctree("", [_document(name) for name in below(page, all_shelves, pages)])]
     if page == START:
         lists += [
@@ -76,12 +76,12 @@ def navigation(page: str, all_shelves: Collection[PageShelf], pages: Collection[
 
 
 def metadata(page: str) -> str:
-    """Return what is written before a page: of decisions, that no list of the navigation has it."""
+    """Return the header of a page; it keeps a decision out of the site's navigation."""
     return "---\norphan: true\n---\n" if _DECISION.fullmatch(page) else ""
 
 
 def _document(name: str) -> str:
-    """Return the name that Sphinx has for a page, from the top."""
+    """Return Sphinx's absolute document name for a page."""
     return "/" + place(name).removesuffix(".md")
 
 

@@ -23,7 +23,7 @@ _NAME = re.compile(r"\d+\.\d+\.\d+(-[a-z]+\.\d+)?")
 
 
 def folder_name(version: ReleaseVersion) -> str:
-    """Return the folder of a version: its own name, or the one of all that is between tags."""
+    """Return the site folder of a version: its own, or one for all development versions."""
     return version.semantic if version.is_final else DEVELOPMENT
 
 
@@ -36,12 +36,12 @@ def ordered(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def start(versions: tuple[str, ...]) -> str:
-    """Return the version where a reader arrives: the newest final release, else the first."""
+    """Return the version to show first: the newest final release, else the first of all."""
     return next((name for name in versions if "-" not in name), versions[0])
 
 
 def write_index(folder: Path) -> None:
-    """Write what all versions in a folder share; there is at least one."""
+    """Write the version list and the start page that all versions in a folder share."""
     versions = ordered(path.name for path in folder.iterdir() if path.is_dir())
     target = f"{start(versions)}/index.html"
     (folder / "versions.js").write_text(f"window.siteVersions = {json.dumps(versions)};\n")
