@@ -29,14 +29,14 @@ class ApiClient:
         ).open
 
     def ready(self) -> bool:
-        """Return True once /readyz answers 200."""
+        """Return whether the API server's /readyz answers with 200."""
         try:
             return self._ask("/readyz") is not None
         except Unavailable:
             return False
 
     def items(self, path: str) -> list[dict[str, Any]]:
-        """Return the objects of a list; none when the cluster has no such kind."""
+        """Return the objects of the list at a path; none if the cluster has no such kind."""
         answer = self.document(path)
         return [] if answer is None else list(answer["items"])
 

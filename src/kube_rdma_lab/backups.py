@@ -23,7 +23,7 @@ _DATABASE = Path("member", "snap", "db")
 
 
 def save(lab: Lab, backup: Path) -> None:
-    """Write the lab's store as it is now to a file, and wait until the API server has it again."""
+    """Save the lab's etcd to a file, and wait until the API server works again."""
     turn(lab.home, "end", "etcd")
     try:
         shutil.copyfile(lab.home / "etcd" / _DATABASE, backup)
@@ -33,7 +33,7 @@ def save(lab: Lab, backup: Path) -> None:
 
 
 def restore(lab: Lab, backup: Path, *, bump: int = 0) -> None:
-    """Bring the lab's store back to a backup, and wait until the API server serves it."""
+    """Restore the lab's etcd from a backup, and wait until the API server serves it."""
     for program in (*_READERS, "etcd"):
         turn(lab.home, "end", program)
     data = lab.home / "etcd"

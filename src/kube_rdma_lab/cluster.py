@@ -36,7 +36,7 @@ def kubectl(lab: Lab, *words: str, stdin: str = "") -> str:
 
 
 def shell(lab: Lab, node: str, *words: str) -> str:
-    """Run words on a node and return their output; one word alone is a script of its shell."""
+    """Run words on a node and return their output; a single word is a shell script."""
     script = ("sh", "-c", *words) if len(words) == 1 else words
     return waiting.run(lab, lab.on_node(node, *script))
 
@@ -86,7 +86,7 @@ def get(lab: Lab, *words: str) -> dict[str, Any]:
 
 
 def apply(lab: Lab, *documents: dict[str, Any]) -> None:
-    """Create or change objects."""
+    """Create or update the objects of a manifest."""
     if left := _of(lab).creator.create(documents):
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": left})
         kubectl(lab, "apply", "-f", "-", stdin=text)
@@ -98,7 +98,7 @@ def wait(lab: Lab, *words: str) -> None:
 
 
 def ready(lab: Lab, *pods: str, namespace: str = "default") -> None:
-    """Wait until pods of a namespace are Ready."""
+    """Wait until the named pods of a namespace are Ready."""
     wait(lab, "-n", namespace, *(f"pod/{pod}" for pod in pods), "--for=condition=Ready")
 
 
@@ -140,7 +140,7 @@ def _written_down(lab: Lab, nodes: Collection[str], resource: str) -> set[int]:
 
 
 def until_on_node(lab: Lab, node: str, condition: str) -> None:
-    """Wait until a command of a node's shell succeeds; the node itself asks again and again."""
+    """Wait until a shell command succeeds on a node; a loop on the node repeats it."""
     shell(lab, node, f"until {condition}; do sleep 0.3; done")
 
 
@@ -155,7 +155,7 @@ def until_chained(lab: Lab, *nodes: str) -> None:
 
 
 def until_event(lab: Lab, reason: str, text: str = "") -> str:
-    """Wait until there is an Event of a reason whose note holds a text; return the note."""
+    """Wait for an Event with this reason whose note contains a text; return the note."""
     words = ("events.events.k8s.io", "-A", f"--field-selector=reason={reason}")
 
     def note() -> str:

@@ -60,7 +60,7 @@ class Console:
             self._take(line.strip())
 
     def silent_seconds(self) -> float:
-        """Return how long nothing came; what was not read yet counts as silence."""
+        """Return the seconds since the log last grew, as far as it was read."""
         return self._clock() - self._grew
 
     def _take(self, line: str) -> None:

@@ -22,7 +22,7 @@ PORTS = (("dns", "UDP"), ("dns-tcp", "TCP"))
 
 
 def corefile(kubeconfig: Path) -> str:
-    """Return CoreDNS' configuration: the cluster's names, and no other ones.
+    """Return CoreDNS' configuration, which answers for names of the cluster and no others.
 
     A lab has no route out, so a name outside is refused at once.
     """
@@ -70,7 +70,7 @@ def objects() -> str:
 
 
 def _namespace() -> dict[str, Any]:
-    """Return the namespace, which a new API server makes only a moment after it is ready."""
+    """Return the namespace's manifest, as a new API server makes it only later."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
 
 
@@ -92,7 +92,7 @@ def _rights() -> tuple[dict[str, Any], ...]:
 
 
 def _service() -> tuple[dict[str, Any], ...]:
-    """Return the Service, named and labelled as people look for it, and where it leads."""
+    """Return CoreDNS' Service with its usual name and labels, and its endpoint."""
     ports = [{"name": name, "protocol": protocol, "port": 53} for name, protocol in PORTS]
     place = {"name": "kube-dns", "namespace": "kube-system"}
     labels = {"k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true"}

@@ -44,11 +44,11 @@ class Kinds:
         self._by_name: dict[str, Kind] = {}
 
     def called(self, word: str) -> Kind:
-        """Return the kind of a word for it in lower case: pods, pod, po, daemonsets.apps."""
+        """Return the kind that a lower-case word names, such as pods, pod, po, daemonsets.apps."""
         return self._named(word)
 
     def of(self, document: dict[str, Any]) -> Kind:
-        """Return the kind of a document, in the version that it is written in."""
+        """Return the kind and version in which a document is written."""
         return self._named(f"{document['apiVersion']} {document['kind']}")
 
     def _named(self, name: str) -> Kind:
@@ -59,7 +59,7 @@ class Kinds:
         return self._by_name[name]
 
     def _served(self) -> Iterator[tuple[str, Kind]]:
-        """Yield every name of a kind; the last of the same is the one that kubectl takes."""
+        """Yield every name of each kind; where kinds share a name, kubectl's choice comes last."""
         for root in ("/apis", "/api"):
             document = self._client.document(root, DISCOVERY) or {"items": []}
             for group in reversed(document["items"]):
@@ -74,7 +74,7 @@ class Kinds:
 
 
 def _words(resource: dict[str, Any], group: str) -> Iterator[str]:
-    """Yield what people call a kind: pods, pod, po; daemonsets.apps."""
+    """Yield the names of a kind in kubectl: plural, singular, short names, also with its group."""
     singular = resource.get("singularResource") or resource["responseKind"]["kind"].lower()
     for word in (resource["resource"], singular, *resource.get("shortNames", ())):
         yield word

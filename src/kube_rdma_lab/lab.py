@@ -39,7 +39,7 @@ SSH_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A running lab, as programs on the host use it."""
+    """A running lab, with what programs on the host need to use it."""
 
     home: Path
     state: state.State
@@ -55,7 +55,7 @@ class Lab:
         return f"https://{relay.HOST}:{self.state.port}"
 
     def consoles(self) -> Iterator[Path]:
-        """Yield the logs that the machines' own first programs write."""
+        """Yield the paths of the machines' console logs."""
         yield from (self.home / "logs").glob("*.console.log")
 
     @property
@@ -64,9 +64,10 @@ class Lab:
         return self.home / "pki" / "host.kubeconfig"
 
     def enter(self) -> list[str]:
-        """Return the words that run a command inside the lab's namespaces.
+        """Return the command prefix that runs a command inside the lab's namespaces.
 
-        In its PID namespace too: whatever stays behind (an SSH master) ends with the lab.
+        The PID namespace is one of them, so that whatever stays behind (an SSH master) ends with
+        the lab.
         """
         return ["nsenter", f"--target={self.state.pid}", "--net", "--mount", "--pid", "--"]
 
@@ -137,7 +138,7 @@ def up(
     *,
     images: Sequence[Path] = (),
 ) -> Lab:
-    """Bring a lab up and return it; raise Refused when one of that name is running already.
+    """Start a lab and return it; raise Refused when one of that name is running already.
 
     `images` are image files that its nodes have besides the lab's own.
     """

@@ -63,7 +63,10 @@ async def machine(node: NodeSpec, boot: Boot, state: Path, files: Path) -> Async
 
 
 def _command_line(node: NodeSpec, boot: Boot, initrd: Path, home: Path) -> tuple[list[str], Path]:
-    """Return the command line of a node, and the path of its own disk over that of the images."""
+    """Return the command line of a node's kernel or QEMU, and the path of its own disk.
+
+    That disk is an overlay of the images' disk.
+    """
     if node.kind is NodeKind.USER_MODE:
         disk = home / "images.cow"
         return user_mode_machine.command_line(node, boot.parts, initrd, disk), disk

@@ -15,7 +15,7 @@ CLUSTER_BRIDGE = "cluster"
 
 
 def tap(node: NodeSpec, position: int) -> str:
-    """Return the name of the lab's side of an interface; positions as in NodeSpec.mac."""
+    """Return the name of an interface's end in the lab; positions are as in NodeSpec.mac."""
     return f"n{node.index}p{position}"
 
 
@@ -65,5 +65,5 @@ def _plug(node: NodeSpec, position: int, bridge: str, mtu: int) -> list[str]:
 
 
 async def build(topology: Topology, cards: Cards) -> None:
-    """Make the network in the current namespace."""
+    """Make the topology's bridges and interfaces in the current network namespace."""
     await call(("ip", "-batch", "-"), stdin="\n".join(commands(topology, cards)) + "\n")

@@ -33,7 +33,7 @@ class Patience:
         clock: Callable[[], float] = time.monotonic,
         measure: Callable[[], float] = pace.measure,
     ) -> None:
-        """Take the pace that the lab measured as `slowness`, `quiet` in a reference's seconds."""
+        """Start waiting; `slowness` is the machine's pace, `quiet` the seconds at pace 1."""
         self._slowness = min(max(1.0, slowness), SLOWEST)
         self._quiet = quiet
         self._clock = clock
@@ -44,7 +44,7 @@ class Patience:
 
     @property
     def seconds(self) -> float:
-        """Return how many seconds without news end the wait."""
+        """Return the seconds without new facts after which the wait is given up."""
         return self._quiet * self._slowness
 
     def lost(self, facts: Iterable[Hashable]) -> bool:

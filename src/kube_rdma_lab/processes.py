@@ -34,7 +34,7 @@ def tail(log: Path, lines: int = TAIL_LINES) -> str:
 
 
 def weigh_session() -> None:
-    """Let this process's niceness count for its session, which it began.
+    """Apply this process's niceness to its session, which it leads.
 
     Where the kernel shares processors between sessions (sched(7), autogroup), a new one weighs as
     much as any other, and niceness counts only within it.
@@ -76,19 +76,19 @@ class Program:
             )
 
     async def restart(self, why: str) -> None:
-        """End the program and start it anew; the log tells why."""
+        """Stop the program and start it again; its log notes the reason."""
         await self.stop()
         with self.log.open("a") as log:
             print(f"\n{self.name}: started anew: {why}", file=log)
         await self.start()
 
     async def pause(self) -> None:
-        """End the program until `resume`: that is no loss."""
+        """Stop the program until `resume`, which does not count as a loss."""
         self._is_wanted.clear()
         await self.stop()
 
     async def kill(self) -> None:
-        """End the program at once until `resume`, as one that crashes."""
+        """Kill the program until `resume`, as if it had crashed."""
         self._is_wanted.clear()
         if self.running:
             self._process.kill()
@@ -107,7 +107,7 @@ class Program:
 
     @property
     def running(self) -> bool:
-        """Return whether the program has not ended."""
+        """Return whether the program's process is still running."""
         return self._process.returncode is None
 
     async def ended(self) -> Unavailable:
@@ -184,9 +184,9 @@ async def running(
 
 
 async def call(argv: Sequence[str | Path], *, stdin: str = "") -> str:
-    """Run a program to its end and return what it printed; raise Unavailable when it fails.
+    """Run a program to its end and return its output; raise Unavailable when it fails.
 
-    A caller that is cancelled ends the program.
+    If the caller is cancelled the program is ended.
     """
     process = await asyncio.create_subprocess_exec(
         *map(str, argv),

@@ -57,7 +57,7 @@ class PipeReport:
         self._sink = sink
 
     def __call__(self, event: Event) -> None:
-        """Write one event; a follower that is gone is noticed by the supervisor, not here."""
+        """Write one event to the pipe; a broken pipe is ignored, for the supervisor notices it."""
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(asdict(event)), file=self._sink, flush=True)
 

@@ -87,7 +87,7 @@ def pci_tree(node: NodeSpec) -> list[str]:
 
 
 def interfaces(node: NodeSpec) -> list[str]:
-    """Return options for the cluster NIC, on the board itself, and all below the sockets.
+    """Return options for the cluster's NIC and for all devices below the sockets.
 
     Every device names its bus: with a pxb present QEMU would otherwise place it there.
     """

@@ -18,7 +18,7 @@ from kube_rdma_lab.kinds import Kinds, UnknownKindError
 
 
 class UnknownWordsError(Exception):
-    """The error for words that only kubectl understands."""
+    """The error for kubectl arguments that only kubectl itself understands."""
 
 
 class Reader:

@@ -27,7 +27,7 @@ def listen() -> socket.socket:
 async def relaying(
     listening: socket.socket, target: tuple[str, int] = (CONTROL_PLANE_IP, API_PORT)
 ) -> AsyncIterator[None]:
-    """Relay every connection to `target` until the scope closes; then all of them end.
+    """Relay every connection to `target` until the context closes, which ends all of them.
 
     `listening` may belong to another network namespace than ours: a socket stays in its own.
     """
@@ -50,7 +50,7 @@ async def relaying(
 async def _relay(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: tuple[str, int]
 ) -> None:
-    """Carry both directions of a connection until each of them has ended."""
+    """Relay a connection in both directions until each has ended."""
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(_close, writer)
         # An end without a farewell, on either side, is the end of both.
@@ -67,7 +67,7 @@ async def _close(writer: asyncio.StreamWriter) -> None:
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    """Carry one direction to its end and pass that end on: the other direction may go on."""
+    """Copy one direction of a connection to its end, and close only that direction."""
     while data := await source.read(CHUNK):
         sink.write(data)
         await sink.drain()

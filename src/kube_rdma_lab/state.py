@@ -51,7 +51,7 @@ def home(name: str) -> Path:
 
 
 def read(folder: Path) -> State | None:
-    """Return the state of a lab, or None when there is none (or only half of one)."""
+    """Return the state of a lab, or None when there is none or an incomplete one."""
     try:
         fields = json.loads((folder / "state.json").read_text())
         return State(**{**fields, "losses": tuple(fields["losses"])})
@@ -75,7 +75,7 @@ def update(folder: Path, **changes: object) -> None:
 
 
 def add_loss(folder: Path, words: str) -> None:
-    """Record a program of the lab that ended by itself."""
+    """Record in the state that a program of the lab ended unasked."""
     current = read(folder)
     if current is not None:
         write(folder, replace(current, losses=(*current.losses, words)))
@@ -130,7 +130,7 @@ def _phase(folder: Path) -> str:
 
 
 def clear(folder: Path) -> bool:
-    """Remove what a lab left on disk; return False when there was nothing. The lock stays."""
+    """Remove a lab's files; return False when there were none. The lock file stays."""
     if not folder.exists():
         return False
     shutil.rmtree(folder, onerror=_unless_gone)
@@ -138,7 +138,7 @@ def clear(folder: Path) -> bool:
 
 
 def _unless_gone(_: object, __: str, error: tuple[type, BaseException, object]) -> None:
-    """Raise what keeps a file from going, but not that another `lab down` was faster."""
+    """Raise an error of removing files, unless another process has removed the file."""
     if not isinstance(error[1], FileNotFoundError):
         raise error[1]
 

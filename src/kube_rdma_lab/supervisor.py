@@ -52,7 +52,7 @@ class Supervisor:
         self.ready = False
 
     async def run(self) -> None:
-        """Boot, say that the lab is ready, then watch its programs."""
+        """Boot the lab, report that it is ready, then watch its programs until cancelled."""
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(self._parts.held())
             boot = None
@@ -155,7 +155,7 @@ class Supervisor:
         await program.until(ready)
 
     async def _watch(self, programs: tuple[Program, ...]) -> None:
-        """Record each program that ends by itself; a lab that lost one goes on, and says so."""
+        """Record each program that ends unasked in the state; the lab goes on without it."""
         waiting = {asyncio.ensure_future(program.ended()) for program in programs}
         while waiting:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -184,7 +184,7 @@ async def supervise(supervisor: Supervisor, follower: int) -> None:
 
 
 def _slowness(home: Path) -> float:
-    """Return the pace that `lab up` measured a moment ago."""
+    """Return the pace that `lab up` has stored in the lab's state; 1.0 without a state."""
     current = state.read(home)
     return current.pace if current else 1.0
 
@@ -197,12 +197,11 @@ def first_error(error: BaseException) -> BaseException:
 
 
 def main(name: str, topology: str, parts: str, host: str) -> None:
-    """Own a lab; `parts` is the JSON of Parts, `host` the descriptor of a listening socket.
+    """Run a lab's supervisor; `parts` is the JSON of Parts, `host` a listening socket's descriptor.
 
-    Progress goes to stdout; the end of stdin tells that nobody follows.
-
-    /proc is still the host's at this point, so its `self` names us as the host knows us; then it
-    is replaced by one for our own PID namespace.
+    Progress goes to stdout; the end of stdin means that nobody follows. /proc is still the host's
+    at this point, so its `self` gives our pid on the host; then it is replaced by one for our own
+    PID namespace.
     """
     home = state.home(name)
     state.update(home, phase="booting", pid=int(Path("/proc/self").readlink().name))

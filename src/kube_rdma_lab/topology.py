@@ -151,7 +151,7 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A whole lab; `release` is that of its control plane and of all its nodes."""
+    """The nodes of a lab; `release` is that of its control plane and of all its nodes."""
 
     name: str
     summary: str

@@ -138,7 +138,7 @@ def load(path: Path) -> Topology:
 
 
 def parse(data: bytes, source: str) -> Topology:
-    """Return the topology in a text; `source` is the file's path, for messages and its name."""
+    """Parse a topology file's text; `source` is its path, for messages and the topology's name."""
     text = reader.read(data, source)
     if not isinstance(text.value, dict):
         raise Refused(
@@ -158,7 +158,7 @@ def parse(data: bytes, source: str) -> Topology:
 
 
 def _refusal(error: ErrorDetails, text: Document) -> Refused:
-    """Turn a fault that pydantic found into a sentence."""
+    """Turn a validation error of pydantic into a sentence with a remedy."""
     path = error["loc"]
     fields = [part for part in path if isinstance(part, str)]
     last = fields[-1]

@@ -52,7 +52,7 @@ def cards(node: NodeSpec) -> str:
 
 
 def command_line(node: NodeSpec, parts: MachineParts, initrd: Path, disk: Path) -> list[str]:
-    """Return the whole command line of a node; its own disk is made at its first start."""
+    """Return the command line of a user-mode node; the first start makes its own disk."""
     assert parts.user_mode is not None
     argv = [sys.executable, "-P", "-m", "kube_rdma_lab.wires", str(parts.user_mode)]
     argv += [f"mem={node.memory_mib}M", f"ncpus={node.cpus}"]

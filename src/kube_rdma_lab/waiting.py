@@ -37,7 +37,7 @@ class Vigil:
     """A watcher of a lab during a wait, which raises Unavailable once waiting is hopeless."""
 
     def __init__(self, lab: Lab, purpose: str, concerns: Collection[str] = ()) -> None:
-        """Give up, too, when one of `concerns` can never become ready (signs.hopeless)."""
+        """Start waiting; the wait also ends if one of `concerns` can never become ready."""
         self._lab = lab
         self._purpose = purpose
         self._concerns = concerns
@@ -46,7 +46,7 @@ class Vigil:
         self._next = time.monotonic() + LOOK_SECONDS
 
     def check(self) -> None:
-        """Look, if it is time to; raise Unavailable when the wait is in vain, and say why."""
+        """Look at the cluster if it is time to; raise Unavailable, with the reason, if hopeless."""
         if time.monotonic() < self._next:
             return
         documents = self._look()

@@ -23,7 +23,7 @@ FD = re.compile(r"(?<=,fd=)[a-z]\w*")
 
 
 def opened(interface: str) -> int:
-    """Return a descriptor that reads and writes all frames of an interface."""
+    """Open a raw socket for all frames of an interface, and return its descriptor."""
     wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL))
     wire.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM)
     wire.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ROOM)

@@ -93,7 +93,7 @@ def differences(trial: Trial, before: SelftestScene, after: SelftestScene) -> tu
 
 
 def _chosen(scene: SelftestScene, asked: SelftestRequest) -> list[Card]:
-    """Return the cards with these names, else those with RDMA devices and virtual functions."""
+    """Return the named cards, else all RDMA cards and virtual functions; raise Refused for none."""
     if asked.cards:
         return list(dict.fromkeys(_named(scene, name) for name in asked.cards))
     cards = [card for card in scene.cards if card.devices or _is_virtual(card)]
@@ -167,7 +167,7 @@ def _is_virtual(card: Card) -> bool:
 
 
 def _carries_the_node(scene: SelftestScene, card: Card, link: HostLink) -> bool:
-    """Decide whether a default route leads, or may lead, through the card or what stands on it."""
+    """Decide whether a default route may lead through the card or an interface stacked on it."""
     above = set(_all_above(scene, link.name))
     return is_vital(card) or link.default_route or bool(above & set(scene.routed))
 

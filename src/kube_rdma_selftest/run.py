@@ -107,7 +107,7 @@ def take_scene() -> SelftestScene:
 
 @contextmanager
 def new_namespace() -> Iterator[Namespace]:
-    """Return a network namespace that ends with the context."""
+    """Create a network namespace that ends with the context."""
     descriptor = make_namespace()
     try:
         yield descriptor
@@ -294,5 +294,5 @@ class _TrialRun:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return the text of an error; of one that nobody expected with its type."""
+    """Return the text of an error, with its type if it is not one of ours."""
     return str(error) if isinstance(error, KubeError) else f"{type(error).__name__}: {error}"

@@ -71,7 +71,7 @@ def dry_run(tried: Sequence[Attempt]) -> Page:
 
 
 class Table:
-    """The results, one line each; `tried` are all that are to come."""
+    """The table of trial results, whose rows are printed one by one; `tried` sets its widths."""
 
     def __init__(self, tried: Sequence[Attempt]) -> None:
         rows = [_COLUMNS, _WIDEST, *(_cells(one, _NONE, _NONE) for one in tried)]
@@ -90,7 +90,7 @@ class Table:
         return ((self._table,),)
 
     def row(self, outcome: TrialResult | UntriedCard) -> Page:
-        """Return the outcome of one plan."""
+        """Return the table row of one trial or untried card."""
         if isinstance(outcome, UntriedCard):
             cells = _cells(outcome, "not tried", _NONE)
         else:

@@ -17,10 +17,10 @@ from kube_rdma.model.pools import FunctionPlace, FunctionSettings
 
 
 class TrialKind(StrEnum):
-    """A way to put a card to the test.
+    """A way to test a card.
 
-    MACVLAN, IPVLAN, IPOIB: a virtual link on it, which leaves the card itself alone. TAKE: its own
-    link moves. FUNCTION: that of a virtual function moves, set up by its physical one.
+    MACVLAN, IPVLAN and IPOIB put a virtual link on it, which leaves the card itself alone. TAKE
+    moves its own link. FUNCTION moves a virtual function's link, set up by its physical one.
     """
 
     MACVLAN = "macvlan"
@@ -36,7 +36,7 @@ class TrialKind(StrEnum):
 
 
 class SelftestRequest(Frozen):
-    """A person's choice: cards by name or PCI address, kinds; all that is idle where empty."""
+    """The cards, by name or address, and kinds of trial that a user chose; empty means all idle."""
 
     cards: tuple[str, ...] = ()
     kinds: tuple[TrialKind, ...] = ()

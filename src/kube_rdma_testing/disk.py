@@ -28,7 +28,7 @@ class _File:
 
 @dataclass
 class FakeDisk:
-    """A folder in memory. `capacity`: bytes that all its files may have together."""
+    """A fake folder in memory, which can hold `capacity` bytes in all its files."""
 
     capacity: int | None = None
     read_only: bool = False
@@ -42,7 +42,7 @@ class FakeDisk:
         return self._history[-1]
 
     def names(self) -> tuple[str, ...]:
-        """Return every name, sorted."""
+        """Return the names of all files, sorted."""
         return tuple(sorted(self._names))
 
     def read(self, name: str) -> bytes:
@@ -89,14 +89,14 @@ class FakeDisk:
         self._change({other: file for other, file in self._names.items() if other != name})
 
     def fsync_folder(self) -> None:
-        """Make all names survive a crash."""
+        """Make all changes of file names survive a crash."""
         self._history = [self._names]
 
     def release(self) -> None:
         """Do nothing: in memory there is one writer, and no lock."""
 
     def crash(self, lost: int = 0) -> None:
-        """Cut the power: undo the last `lost` changes of names, and halve files without a sync."""
+        """Cut the power: undo the last `lost` changes of names, and halve unsynced files."""
         kept = self._history[: max(1, len(self._history) - lost)][-1]
         for file in kept.values():
             if file.synced is None:
@@ -137,11 +137,11 @@ class Failing:
 
     @property
     def path(self) -> str:
-        """Return the path of the disk."""
+        """Return the path of the disk's folder."""
         return self.disk.path
 
     def names(self) -> tuple[str, ...]:
-        """Return every name; this is no step."""
+        """Return the names of all files, sorted; this is no step."""
         return self.disk.names()
 
     def read(self, name: str) -> bytes:
@@ -149,11 +149,11 @@ class Failing:
         return self.disk.read(name)
 
     def create(self, name: str) -> int:
-        """Create a file, as one step."""
+        """Create a file and return its handle, as one step."""
         return self._step(lambda: self.disk.create(name))
 
     def write(self, handle: int, content: bytes) -> None:
-        """Write content, as one step; if the step fails, write half of the content first."""
+        """Write to a file, as one step; if the step fails, half of the content is written."""
         if self.steps == self.at:
             self.disk.write(handle, content[: len(content) // 2])
         self._step(lambda: self.disk.write(handle, content))
@@ -175,7 +175,7 @@ class Failing:
         self._step(lambda: self.disk.unlink(name))
 
     def fsync_folder(self) -> None:
-        """Sync the names, as one step."""
+        """Sync the file names of the folder, as one step."""
         self._step(self.disk.fsync_folder)
 
     def release(self) -> None:

@@ -36,7 +36,7 @@ _BLOCKS = 64  # of a large pool; more addresses than any test asks for
 
 
 class FakeAddresses:
-    """A NodeAddresses in memory. `failing` is raised by every call, while it is set."""
+    """A fake NodeAddresses in memory; while `failing` is set, every call raises it."""
 
     def __init__(self, pools: Iterable[IPPool], node: str = "node") -> None:
         self.failing: KubeError | None = None
@@ -64,7 +64,7 @@ class FakeAddresses:
         return answer
 
     async def delete(self, container: ContainerId, interface: InterfaceName | None = None) -> None:
-        """Free the addresses at once."""
+        """Free the addresses of a container at once."""
         self._refuse_failing()
         record = release(self._state, container, interface)
         if record is None:

@@ -42,7 +42,7 @@ class Deadlines:
 
     @asynccontextmanager
     async def __call__(self, seconds: float) -> AsyncIterator[None]:
-        """Limit a command inside the `with`; the limit passes when a test calls `pass_all`."""
+        """Limit the time of the command in the `with`, which passes when `pass_all` is called."""
         entry = seconds, asyncio.timeout(None)
         self._running.append(entry)
         try:
@@ -52,7 +52,7 @@ class Deadlines:
             self._running.remove(entry)
 
     def pass_all(self) -> None:
-        """Let the limits of all commands that run pass."""
+        """Let the time limits of all running commands pass."""
         for _, limit in self._running:
             limit.reschedule(asyncio.get_running_loop().time())
 
@@ -92,7 +92,7 @@ class PerftestCluster:
         self.server.program = self.run
 
     def node(self, name: str, shares: str = "8", *, ready: str = "True", **spec: Any) -> None:
-        """Add a node that offers shares of rdma/hca; `ready` is what its kubelet says."""
+        """Add a node with shares of rdma/hca; `ready` is the status of its condition Ready."""
         conditions = [{"type": "Ready", "status": ready, "message": "kubelet stopped posting"}]
         status = {"allocatable": {"rdma/hca": shares}, "conditions": conditions}
         self.server.put(NODE, {"metadata": {"name": name}, "spec": spec, "status": status})
@@ -123,7 +123,7 @@ class PerftestCluster:
 
     @asynccontextmanager
     async def open(self, *_: object) -> AsyncIterator[Cluster]:
-        """Yield a client of the cluster."""
+        """Yield a client of the fake cluster."""
         line = KubeletLine(self)
         self.server.lines.append(line)
         yield Cluster(line)
@@ -196,7 +196,7 @@ class PerftestCluster:
 
 
 class KubeletLine(ClientLine):
-    """The transport to a server whose quotas refuse pods and whose kubelets start them at once."""
+    """A transport whose server refuses pods over quota, and whose kubelets start pods at once."""
 
     def __init__(self, cluster: PerftestCluster) -> None:
         super().__init__(cluster.server)

@@ -10,12 +10,12 @@ from grpclib.server import Server
 
 
 class SocketServer(Server):
-    """A server on one path that leaves no connection half accepted when it ends."""
+    """A gRPC server on one socket path that ends without half-accepted connections."""
 
     _listening: socket.socket
 
     async def listen(self, path: Path) -> None:
-        """Serve at this path, also where an earlier server left its socket."""
+        """Listen at this path, also if an earlier server left its socket there."""
         self._listening = _bound(path)
         await self.start(sock=self._listening)
 

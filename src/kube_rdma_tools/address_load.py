@@ -68,7 +68,7 @@ def main(
     kubeconfig: Path | None,
     **load: Any,  # the rest is the load
 ) -> None:
-    """Let NODES ask for addresses, all at once."""
+    """Run a load test in which NODES nodes ask for addresses at once."""
     work = Load(Pool(load["pool"]), load["pods"], load["nics"], load["release"])
     try:
         asyncio.run(_run(nodes, work, (kubeconfig, namespace, journals)))

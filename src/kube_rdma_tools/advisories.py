@@ -74,7 +74,7 @@ def packages(path: Path) -> Iterator[LockedPackage]:
 
 
 def of_osv(listed: Sequence[LockedPackage], address: str = OSV) -> AdvisoryAnswer:
-    """Ask OSV for all packages at once."""
+    """Ask OSV for the advisories of all packages at once."""
     advisories: list[Advisory] = []
     for begin in range(0, len(listed), BATCH):
         batch = listed[begin : begin + BATCH]
@@ -89,7 +89,7 @@ def of_osv(listed: Sequence[LockedPackage], address: str = OSV) -> AdvisoryAnswe
 
 
 def of_index(listed: Sequence[LockedPackage], address: str) -> AdvisoryAnswer:
-    """Ask the JSON API of a package index for each Python package."""
+    """Ask a package index's JSON API for the advisories of each Python package."""
     advisories: list[Advisory] = []
     unanswered = [package for package in listed if package.ecosystem != PYTHON]
     asked = [package for package in listed if package.ecosystem == PYTHON]
@@ -108,7 +108,7 @@ def of_index(listed: Sequence[LockedPackage], address: str) -> AdvisoryAnswer:
 
 
 def _of_version(package: LockedPackage, address: str) -> Mapping[str, Any] | None:
-    """Return the index's entry of a version, None where it has none."""
+    """Return the index's JSON on a package version, None if it has none."""
     above = f"{address.rstrip('/')}/pypi/{package.name}"
     document = _ask(f"{above}/{package.version}/json")
     if document is None:

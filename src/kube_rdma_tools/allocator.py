@@ -50,7 +50,7 @@ class Allocator:
 
 @contextmanager
 def running(program: Path) -> Iterator[Allocator]:
-    """Start the program and yield it; kill it when the scope ends."""
+    """Start the allocator's program and yield it; kill it at the end of the context."""
     with subprocess.Popen(
         [program], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

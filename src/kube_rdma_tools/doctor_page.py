@@ -41,7 +41,7 @@ def noticed(code: str) -> str:
 
 
 def codes(findings: Iterable[Finding]) -> str:
-    """Return a section for each code, with one fix for each cause, in groups."""
+    """Return the page's sections on finding codes, with one fix for each cause, in groups."""
     by_code: dict[str, dict[str, Finding]] = {}
     for one in findings:
         by_code.setdefault(one.code, {}).setdefault(one.cause, one)

@@ -28,7 +28,7 @@ def page(definition: Json) -> str:
 
 
 def parameters_page(schema: Json) -> str:
-    """Return the page of parameters, which stand inside of other objects: one table."""
+    """Return the page of claim parameters, which other objects contain: one table."""
     (kind,) = schema["properties"]["kind"]["enum"]
     (version,) = schema["properties"]["apiVersion"]["enum"]
     names = (
@@ -64,7 +64,7 @@ def _table(part: Json) -> Iterator[str]:
 
 
 def _fields(part: Json, path: str) -> Iterator[tuple[str, Json, bool]]:
-    """Yield every field below a part with its path, and whether it is required."""
+    """Yield every field below a part of a schema: its path, and whether it is required."""
     needed = part.get("required", ())
     for name, field in part.get("properties", {}).items():
         yield f"{path}{name}", field, name in needed

@@ -59,7 +59,7 @@ def _beside(row: MetricFamily, known: str) -> str:
 
 
 def filled(page: str, tables: Iterable[tuple[str, Sequence[MetricFamily]]]) -> str:
-    """Return the page with its tables as they are now; raise ValueError without a table's place."""
+    """Return the page with its tables written anew; raise ValueError where one has no place."""
     before: list[MetricFamily] = []
     for name, families in tables:
         page = put(page, BEGIN.format(name), table(families, before))

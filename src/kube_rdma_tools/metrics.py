@@ -29,7 +29,7 @@ TABLES = (
 
 
 def rule_groups(runbook: str = RUNBOOK) -> list[Json]:
-    """Return the groups of the installation's PrometheusRule, with this page as the runbook."""
+    """Return the PrometheusRule's groups of an installation, with this page as the runbook."""
     layers = [assignment(text) for text in ("metrics.rules=true", f"metrics.runbook={runbook}")]
     (rules,) = objects(layers, part="metrics")
     groups: list[Json] = rules["spec"]["groups"]
@@ -37,7 +37,7 @@ def rule_groups(runbook: str = RUNBOOK) -> list[Json]:
 
 
 def page(root: Path) -> str:
-    """Return docs/metrics.md of a checkout with its tables as they are now."""
+    """Return a checkout's docs/metrics.md with its tables written anew."""
     text = filled((root / PAGE).read_text(encoding="utf-8"), TABLES)
     return put(text, ALERTS, alerts(rule_groups()))
 

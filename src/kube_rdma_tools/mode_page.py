@@ -18,7 +18,7 @@ _CARDS = ("mode", "takes", "goes into the pod", "isolation")
 
 
 def page(text: str) -> str:
-    """Return the page with its tables written anew."""
+    """Return the page on modes with its tables written anew."""
     return put(text, BEGIN.format("modes"), "\n".join(_tables()))
 
 

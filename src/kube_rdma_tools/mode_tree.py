@@ -82,7 +82,7 @@ def ways(choice: Choice = TREE) -> Iterator[tuple[Mode, tuple[tuple[ModeQuestion
 
 
 def mode_tree_svg() -> str:
-    """Return the whole picture as SVG."""
+    """Draw the whole tree of questions about modes as SVG."""
     drawn = _drawn(TREE, _GAP, _HEAD)
     width, height = drawn.right + _GAP, drawn.bottom + _GAP
     head = (
@@ -94,7 +94,7 @@ def mode_tree_svg() -> str:
 
 
 def _drawn(choice: Choice, left: int, top: int) -> _DrawnPart:
-    """Draw a choice with all below it, its answers from left to right."""
+    """Draw a question with everything below it, its answers from left to right."""
     if isinstance(choice, Mode):
         return _mode(choice, left, top)
     lines = wrapped(choice.text, _LETTERS, "")
@@ -135,7 +135,7 @@ def _text(middle: int, y: int, words: str, kind: str) -> str:
 
 
 def _link(start: int, top: int, end: int, answer: str) -> Iterator[str]:
-    """Draw a line down to an answer, with its word at the corner."""
+    """Draw a line from a question to an answer, with its word at the corner."""
     turn = top + _DROP // 2
     way = f"M {start} {top} V {turn} H {end} V {top + _DROP}"
     yield f'<path d="{way}" fill="none" stroke="#52606d" stroke-width="1.5"/>'

@@ -98,7 +98,7 @@ maintainers:
 
 
 def write(root: Path, owner: ProjectOwner) -> list[str]:
-    """Write all files below `root`; return the names of those that changed."""
+    """Write all files that name the owner below `root`; return the names of changed ones."""
     fields = {"name": owner.name, "repository": owner.repository, "mail": owner.mail}
     texts = {name: text.format_map(fields) for name, text in _WHOLE.items()}
     for name, (pattern, text) in _PARTS.items():

@@ -20,6 +20,6 @@ def put(page: str, begin: str, text: str) -> str:
 
 
 def markdown_row(cells: Iterable[str]) -> str:
-    """Return a line of a table in Markdown; a cell may hold a bar, but no end of line."""
+    """Return a row of a Markdown table; cells may have bars, but no line breaks."""
     escaped = (cell.replace("|", "\\|") for cell in cells)
     return f"| {' | '.join(escaped)} |"

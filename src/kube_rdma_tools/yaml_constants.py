@@ -53,7 +53,7 @@ def _is_block(text: str) -> bool:
 
 
 def in_line(values: Sequence[Any], room: int) -> str:
-    """Return a list in one line, ``[get, list]``; empty where it is too long or ambiguous."""
+    """Return a list as one line of YAML, ``[get, list]``; "" if it is too long or ambiguous."""
     if any(isinstance(value, dict | list) for value in values):
         return ""
     texts = [scalar(value) for value in values]
@@ -63,7 +63,7 @@ def in_line(values: Sequence[Any], room: int) -> str:
 
 
 def _folded(text: str, indent: int) -> Iterator[str]:
-    """Yield the text in lines of some length, which are read with a blank between them."""
+    """Yield the lines of a folded text, which YAML joins with blanks."""
     line = ""
     for word in _BLANK.split(text):
         if line and len(line) + 1 + len(word) > WIDTH - indent:

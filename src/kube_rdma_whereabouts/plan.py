@@ -35,7 +35,7 @@ _OFFSET = re.compile(r"[0-9]{1,39}")  # of an IPv6 range
 
 
 class AllocatedAddress(Frozen):
-    """An address that whereabouts gave."""
+    """An address that whereabouts gave to a pod, and where that is recorded."""
 
     network: ipam.NetworkName
     address: ipam.Address
@@ -45,7 +45,7 @@ class AllocatedAddress(Frozen):
 
 
 class KeptAddress(Frozen):
-    """An address that stays with its pod, and so is given to nobody else."""
+    """An address that a running pod keeps after the migration; nobody else gets it."""
 
     address: ipam.Address
     network: ipam.NetworkName
@@ -73,7 +73,7 @@ class OwnObjects(Frozen):
 
 
 class PoolChange(Frozen):
-    """A pool to write, and the addresses that are excluded from it for pods of whereabouts."""
+    """A pool to create or update, with the addresses of whereabouts' pods excluded from it."""
 
     pool: ipam.IPPool
     imported: tuple[ipam.Address, ...]
@@ -95,7 +95,7 @@ def read(
     pools: Iterable[Stored[WhereaboutsPoolSpec, None]],
     reservations: Iterable[Stored[ReservationSpec, None]],
 ) -> LegacyAddresses:
-    """Return all that whereabouts left, as values."""
+    """Convert the objects of whereabouts to pools, addresses and faults."""
     ours, sliced, notes, faults = _attachments(attachments)
     slicing = [ours[name] for name in sliced]
     allocated: dict[tuple[ipam.NetworkName, ipam.Address], AllocatedAddress] = {}
@@ -117,7 +117,7 @@ def read(
 
 
 def plan(legacy: LegacyAddresses, pods: Iterable[PodState], present: OwnObjects) -> MigrationPlan:
-    """Return the acts that the migration needs."""
+    """Return the pool changes that a migration needs, and sentences about obstacles."""
     living = {f"{pod.namespace}/{pod.name}": pod for pod in pods if not pod.is_over}
     kept, over, unmapped = [], [], list(legacy.faults)
     compiled = [subpool for pool in legacy.pools for subpool in subpools(pool)]

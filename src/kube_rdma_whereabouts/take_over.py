@@ -28,7 +28,10 @@ U = TypeVar("U")
 
 
 async def take_over(cluster: Cluster, *, is_dry: bool) -> MigrationPlan:
-    """Return the plan, carried out unless dry; raise Unavailable when a pool was just written."""
+    """Make the migration plan, and carry it out unless `dry`; return it.
+
+    Raise Unavailable when a pool has just been written by others.
+    """
     legacy = read(
         await _legacy(cluster, DEFINITION),
         await _legacy(cluster, whereabouts.POOL),

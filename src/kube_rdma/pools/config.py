@@ -125,12 +125,12 @@ class ConfigSource:
         return self._file.rescan or None
 
     def read(self) -> None:
-        """Read the file for the first time; raise Refused when it makes no sense."""
+        """Read the configuration file for the first time; raise Refused if it is invalid."""
         if self._path:
             self._take(read_config(self._path))
 
     async def follow(self) -> None:
-        """Read the file again whenever it changed, until cancelled."""
+        """Read the configuration file again whenever it changes, until cancelled."""
         if self._path is None:
             return
         # Of Linux, and `config check` runs on any system.

@@ -45,7 +45,7 @@ log = structlog.get_logger()
 
 
 class KubeletRecord:
-    """The kubelet's record on the disk, which completes its answers just after its start.
+    """The kubelet's checkpoint on the disk, which completes its answers just after its start.
 
     `read` reads the record, blocks and raises Unavailable; `pods` are those of this node.
     """
@@ -101,7 +101,7 @@ class KubeletRecord:
 
 
 class NodeClaims:
-    """The prepared claims of kube-rdma's own driver; this base is a node that serves none."""
+    """The prepared claims of kube-rdma's own driver; this base class has none."""
 
     @property
     def booked(self) -> tuple[PreparedClaim, ...]:
@@ -131,7 +131,7 @@ class NodeClaims:
 
 
 class NodeSlices:
-    """The ResourceSlices of a node; this base is a node without an API server that shows them."""
+    """The ResourceSlices of a node; this base class has none."""
 
     async def follow(self) -> None:
         """Watch the ResourceSlices of this node, until cancelled."""
@@ -227,9 +227,9 @@ class KubeletView:
             yield
 
     async def holdings_of(self, pod: PodName) -> tuple[model.Holding, ...]:
-        """Return what the containers of one pod hold, by shares and by claims.
+        """Return what one pod's containers hold, by shares and by claims.
 
-        Raise Unavailable when the kubelet does not tell, or the API server of a pod with claims.
+        Raise Unavailable if the kubelet does not answer, or for a pod with claims the API server.
         """
         if self._pod_resources is None:
             raise Unavailable("The kubelet's pod-resources socket is not mounted.")

@@ -44,7 +44,7 @@ class NodeRails:
         """A sentence about rails whose cards are not there."""
 
     def number(self, card: CardId) -> int | None:
-        """Return the rail of a card, None without one; raise Unavailable before the first look."""
+        """Return the rail of a card, None without one; raise Unavailable until rails are known."""
         if self._numbers is None:
             problem = "The rails of this node are not known yet: the agent has just started."
             raise Unavailable(problem)
@@ -52,7 +52,7 @@ class NodeRails:
 
     @property
     def count(self) -> int:
-        """Return how many rails the cards of the node are on."""
+        """Return the number of rails that the node's cards are on."""
         return len({*(self._numbers or {}).values()})
 
     async def see(

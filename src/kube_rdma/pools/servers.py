@@ -82,7 +82,7 @@ class ResourceServers:
 
     @property
     def pools(self) -> Mapping[str, Pool]:
-        """Return the pool of each resource as it was last published."""
+        """Return by resource the pool that was last published."""
         pools = {resource: server.pool for resource, server in self._servers.items()}
         return MappingProxyType(pools)
 
@@ -90,7 +90,7 @@ class ResourceServers:
         return self._servers[resource].pool
 
     def publish(self, pools: Iterable[Pool]) -> None:
-        """Make these the pools of the node: start, update and stop servers."""
+        """Replace the node's pools: start, update and stop their servers."""
         wanted = {pool.spec.resource: pool for pool in pools}
         for resource in self._servers.keys() - wanted.keys():
             server = self._servers.pop(resource)

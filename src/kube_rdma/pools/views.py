@@ -48,7 +48,7 @@ _RANGES = ("physical", "roots")  # fields of virtual functions of a physical one
 
 
 class PoollessCard(Frozen):
-    """A card in no pool, and why not, pool by pool."""
+    """A card in no pool, with the reason for each pool."""
 
     card: Card
     reasons: tuple[tuple[str, str], ...]  # resource, sentence about the card
@@ -128,7 +128,7 @@ def pools_document(
     node: NodePools | None = None,
     functions: Sequence[model.FunctionsSpec] = (),
 ) -> dict[str, object]:
-    """Return all of it as JSON values. Keys are stable: only added to, never renamed or removed.
+    """Return all pools as JSON values.
 
     ``pools``: resource, mode, source, shares, bind, attach, prefer, numaHints, variables,
     deviceFiles, extraPaths, hostNetwork, bareIds, serve, fabric, limits (handles, objects),
@@ -226,7 +226,7 @@ def _cards(pool: model.Pool) -> Iterator[tuple[str, ...]]:
 
 
 def _pool_row(pool: model.Pool) -> PageRow:
-    """Return the cards of a pool, and what is wrong with them."""
+    """Return the table row of a pool: its cards, and what is wrong with them."""
     first, *rest = _cards(pool)
     if not pool.cards:
         return PageRow(first, PageState.WARNING, tuple(rest), ("it has no card here",))

@@ -119,13 +119,13 @@ async def nodes(cluster: Cluster) -> tuple[NodeState, ...]:
 
 
 async def workloads(cluster: Cluster) -> tuple[model.Workload, ...]:
-    """Return all DaemonSets and Deployments of the cluster, whoever they are of."""
+    """Return all DaemonSets and Deployments of the cluster, not only kube-rdma's."""
     sets = map(_daemon_set, await cluster.list(pod.DAEMON_SETS))
     return (*sets, *map(_deployment, await cluster.list(pod.DEPLOYMENTS)))
 
 
 async def pods_of(cluster: Cluster, workload: model.Workload) -> tuple[model.ProgramPod, ...]:
-    """Return the pods of a workload."""
+    """Return the pods that a workload's selector chooses."""
     labels = ",".join(f"{key}={value}" for key, value in workload.labels)
     pods = await cluster.list(pod.FULL_POD, Where(namespace=workload.namespace, labels=labels))
     return tuple(_program_pod(each, workload.title) for each in pods)

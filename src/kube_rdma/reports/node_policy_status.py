@@ -106,7 +106,7 @@ def _conditions(
 
 
 def _applied(refusal: str, rollup: PolicyRollup) -> tuple[str, str]:
-    """Return reason and message of the condition Applied."""
+    """Return reason and message of the condition Applied of a policy."""
     if refusal:
         return ("NotUnderstood", "nodes keep its previous version")
     if not rollup.nodes:

@@ -47,7 +47,7 @@ class PolicyStatusTiming(Frozen):
 
 
 class PolicyStatuses:
-    """The controller's part that writes the statuses of NodePolicies."""
+    """The part of the controller that writes the statuses of NodePolicies."""
 
     def __init__(self, cluster: Cluster, timing: PolicyStatusTiming | None = None) -> None:
         self._cluster, self._timing = cluster, timing or PolicyStatusTiming()

@@ -99,7 +99,7 @@ def status_page(
 def node_names(
     facts: model.ClusterFacts, findings: Sequence[Finding], *, problems_only: bool = False
 ) -> list[str]:
-    """Return the lines of `-o name`: nodes with agent or report, those with a problem first."""
+    """Return the lines of `-o name`: nodes with an agent or report, problems first."""
     return [
         f"node/{name}"
         for (mark, *_), names in _alike(facts, _marks(findings)).items()

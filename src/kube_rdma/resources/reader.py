@@ -124,7 +124,7 @@ def _why(error: Exception) -> str:
 
 
 class QuotaStatus(msgspec.Struct, frozen=True):
-    """The status of a ResourceQuota: quantities by the name of what is counted."""
+    """The status of a ResourceQuota: quantities by the name of the counted resource."""
 
     hard: dict[str, str] = {}
     used: dict[str, str] = {}
@@ -148,13 +148,13 @@ class _NamedPlugin(msgspec.Struct, frozen=True):
 
 
 async def pods(cluster: Cluster, namespace: str = "") -> tuple[resources.HeldShares, ...]:
-    """Return the shares that pods of a namespace, or of all of them, hold or wait for."""
+    """Return the shares that pods hold or wait for, in one namespace or in all."""
     stored = await cluster.list(FULL_POD, Where(namespace=namespace))
     return tuple(held for pod in stored if not status_of(pod).is_over for held in _held(pod))
 
 
 async def quotas(cluster: Cluster, namespace: str) -> tuple[resources.NamespaceQuota, ...]:
-    """Return the limits of extended resources by the ResourceQuotas of the namespace."""
+    """Return a namespace's limits of extended resources, as its ResourceQuotas set them."""
     return tuple(
         resources.NamespaceQuota(
             (uncounted(name) or name).removeprefix(_REQUESTS),
@@ -180,7 +180,7 @@ async def networks(cluster: Cluster, namespace: str = "") -> tuple[resources.Nam
 
 
 async def classes(cluster: Cluster) -> tuple[resources.CardClass, ...]:
-    """Return the classes that choose devices of kube-rdma's claim driver."""
+    """Return the DeviceClasses that choose devices of kube-rdma's DRA driver."""
     return tuple(
         resources.CardClass(one.name, one.spec.extended_resource_name or "")
         for one in await cluster.list(DEVICE_CLASS)

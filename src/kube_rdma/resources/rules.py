@@ -124,7 +124,10 @@ def _needs_network(facts: resources.AuthorFacts, name: str) -> bool | None:
 
 
 def _annotation(name: str, networks: Sequence[resources.NamedNetwork]) -> tuple[str, str] | None:
-    """Return the annotation for one share: a network that fits any card, else the first."""
+    """Return the network annotation of a pod with one share; None without a network.
+
+    A network that follows the card comes before others.
+    """
     if networks:
         return requests.ANNOTATION, max(networks, key=lambda one: one.follows_card).title
     return _BLOCK if name == requests.RESOURCE else None
@@ -157,7 +160,7 @@ def _free(
 
 
 def _held(pods: tuple[resources.HeldShares, ...], name: str) -> Counter[str]:
-    """Return the number of shares that pods hold on each node."""
+    """Return by node the number of shares of a resource that pods hold."""
     held: Counter[str] = Counter()
     for shares in pods:
         if shares.resource == name:

@@ -102,7 +102,7 @@ def not_measured(
 
 
 def decode(data: bytes) -> verify.BandwidthCheckStatus:
-    """Return a status read from JSON; raise ValueError for another shape."""
+    """Decode a status from JSON; raise ValueError if it has another structure."""
     document = decoded(data)
     if isinstance(document, dict) and isinstance(suspects := document.get("suspects"), list):
         # Before they had fields they were names; the next run says them anew.
@@ -111,7 +111,7 @@ def decode(data: bytes) -> verify.BandwidthCheckStatus:
 
 
 def encode(status: verify.BandwidthCheckStatus) -> bytes:
-    """Return a status as JSON, without the fields that it lacks."""
+    """Encode a status as JSON, without unset fields."""
     return msgspec.json.encode(_without_nulls(msgspec.to_builtins(status)))
 
 
@@ -450,7 +450,7 @@ class BandwidthCheckSpec(Typed):
 
     @property
     def limit(self) -> float | None:
-        """Return the limit in Gbit/s or microseconds, in whichever form it is given."""
+        """Return the limit in Gbit/s or microseconds, from its new or its old field."""
         if self.latency:
             return microseconds(self.max_latency) if self.max_latency else self.max_microseconds
         return gbps(self.min_bandwidth) if self.min_bandwidth else self.min_gbps

@@ -83,7 +83,7 @@ class _Excess(Frozen):
 
 
 class _RunningCheck(Frozen):
-    """A measurement that is under way in a namespace."""
+    """A measurement that runs in a namespace now, with the check that it is for."""
 
     title: str
     generation: int

@@ -89,7 +89,7 @@ class VerifyObjects:
         return tuple(map(resource_slice, (await self._cluster.see(RESOURCE_SLICE)).objects))
 
     async def claim_of(self, namespace: str, template: str) -> ResourceClaim | None:
-        """Return the claim that a pod gets of a ResourceClaimTemplate; None without a template."""
+        """Return the claim that a ResourceClaimTemplate makes for a pod; None if it is missing."""
         stored = await self._cluster.get(CLAIM_TEMPLATE, template, namespace)
         return claim_of_template(stored) if stored else None
 
@@ -123,7 +123,7 @@ class SeenCheck(Frozen):
 
 
 def seen_check(stored: Stored[bytes, BandwidthCheckStatus]) -> SeenCheck:
-    """Return a stored check, decoded, or with the reason why it is refused."""
+    """Decode a stored check; one that is refused gets the reason instead of a plan."""
     plan, refusal, title = None, "", f"{stored.namespace}/{stored.name}"
     try:
         plan = load_plan(stored.spec, title)
@@ -136,5 +136,5 @@ def seen_check(stored: Stored[bytes, BandwidthCheckStatus]) -> SeenCheck:
 
 
 async def write_status(cluster: Cluster, seen: SeenCheck, status: BandwidthCheckStatus) -> None:
-    """Write a status; raise Conflict(GONE) without the object."""
+    """Write the status of a check; raise Conflict(GONE) if the check does not exist."""
     await cluster.apply_status(BANDWIDTH_CHECK, seen.name, seen.namespace, status, force=True)

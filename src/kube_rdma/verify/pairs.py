@@ -320,7 +320,7 @@ _LOOK_SECONDS = 1.0
 
 
 class CopyRequest(Frozen):
-    """A request for copies of a pod: what to copy, and to which nodes."""
+    """A request to copy a pod: its manifest, the nodes, and the seconds for copies to start."""
 
     manifest: Mapping[str, Any]
     where: str  # the file of the manifest

@@ -34,7 +34,7 @@ _LOOK = {
 
 
 def unit(run: verify.PerftestRun) -> str:
-    """Return the unit of a run's figures."""
+    """Return the unit of a run's figures: µs for latency, else Gb/s."""
     return "µs" if run.latency else "Gb/s"
 
 
@@ -42,7 +42,7 @@ class PairTable:
     """A table whose rows are printed one by one, with column widths that are known before."""
 
     def __init__(self, pods: Sequence[verify.PairedPod], run: verify.PerftestRun) -> None:
-        """Make the table for measurements among these pods, in the unit of the run."""
+        """Make an empty table, with columns as wide as measurements among these pods need."""
         devices = [device.name for pod in pods for device in pod.devices]
         title = max((len(pod.title) for pod in pods), default=0)
         device = 2 * max(map(len, devices), default=0) + 3
@@ -254,7 +254,7 @@ def proof_document(proof: verify.PairProof) -> dict[str, object]:
 
 
 def perftest_name(run: verify.PerftestRun) -> str:
-    """Return perftest's name of a run's program."""
+    """Return the name of the perftest program that a run uses, such as ib_write_bw."""
     return f"ib_{run.operation}_{'lat' if run.latency else 'bw'}"
 
 
@@ -326,12 +326,12 @@ def pods_of(rated: Sequence[verify.RatedPair]) -> list[str]:
 
 
 def rails_of(rated: Sequence[verify.RatedPair]) -> list[int]:
-    """Return the rails that were measured."""
+    """Return the sorted numbers of the rails that were measured."""
     return sorted({pair.outcome.rail for pair in rated})
 
 
 def heat_map_text(rated: Sequence[verify.RatedPair], *, latency: bool) -> list[str]:
-    """Return a line for each client: figures while these fit, else shades."""
+    """Return the heat map as text, a line for each client, with figures if these fit."""
     pods, cells = pods_of(rated), _worst_cells(rated)
     scale = _Scale(rated, latency=latency)
     numbers = [str(number) for number in range(1, len(pods) + 1)]
@@ -460,7 +460,7 @@ class _Layout(Frozen):
     across: int
 
     def place(self, number: int) -> tuple[int, int]:
-        """Return the upper left corner of a map."""
+        """Return the coordinates of the upper left corner of the map with this number."""
         row, column = divmod(number, self.across)
         step = self.side + _GAP
         return _MARGIN + column * step, _HEAD + _TITLE + row * (step + _TITLE)

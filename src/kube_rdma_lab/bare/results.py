@@ -53,7 +53,7 @@ def parse(text: str) -> ReportLine:
 
 
 class ReportReader:
-    """A reader that follows the file of results; `size` is how much of it was read."""
+    """A reader that follows the results file; `size` is how many bytes it has read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -153,7 +153,7 @@ def _emptied(home: Path) -> tuple[Path, Path, Path]:
 
 
 def accelerated() -> tuple[str, ...]:
-    """Return QEMU's options: KVM where a lab has found that it works, emulation elsewhere."""
+    """Return QEMU's options for KVM if a lab found it working here, else for emulation."""
     usable = os.access("/dev/kvm", os.R_OK | os.W_OK) and paths.cache_root().exists()
     return accelerator.KVM if usable and accelerator.recall() else accelerator.EMULATION
 
@@ -161,9 +161,9 @@ def accelerated() -> tuple[str, ...]:
 async def follow(
     argv: Sequence[str], console: Path, results: Path, quiet_boots: int = QUIET_BOOTS
 ) -> AsyncGenerator[Progress, None]:
-    """Run the machine to its end; raise Unavailable, which names the test that it died in.
+    """Wait for the end of the machine; raise Unavailable with the test in which it died.
 
-    It may be silent for `quiet_boots` times as long as it needed to its first program.
+    It may be silent for `quiet_boots` times as long as it took to start its first program.
     """
     begin = time.monotonic()
     reader = ReportReader(results)

@@ -43,7 +43,7 @@ def image(target: Path, platform: str, reference: str) -> None:
 
 
 def show(event: BuildEvent) -> None:
-    """Print one line per event."""
+    """Print a line for each event of the build."""
     note = f"  {event.note}" if event.note else ""
     seconds = "" if event.state == "building" else f"{event.seconds:7.1f} s"
     click.echo(f"{event.name:<16} {event.state:<9}{seconds:>9}{note}")

@@ -26,12 +26,12 @@ class ArchiveEntry:
 
 
 def file(path: str, data: bytes, mode: int = 0o644) -> ArchiveEntry:
-    """Return a regular file, owned by root."""
+    """Return an archive entry for a regular file owned by root."""
     return ArchiveEntry(path.strip("/"), stat.S_IFREG | mode, data)
 
 
 def from_folder(folder: Path, prefix: str = "") -> list[ArchiveEntry]:
-    """Return the content of a folder under `prefix`, sorted.
+    """Return the entries of a folder, placed under `prefix` and sorted.
 
     Of the modes only the executable bit counts, as in git: the archive must not depend on umask.
     """

@@ -104,7 +104,7 @@ def installed(tree: Path) -> tuple[Package, ...]:
 
 
 def _configured(status: Path) -> Iterator[tuple[str, str]]:
-    """Return name and version of each package in dpkg's list."""
+    """Yield name and version of each package in dpkg's status file."""
     for text in status.read_text().split("\n\n") if status.exists() else ():
         if text.strip():
             fields = _fields(text)
@@ -118,7 +118,7 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _package(name: str, text: str) -> Package:
-    """Return the package that an entry of an index describes."""
+    """Return the Package that an entry of a package index describes."""
     fields = _fields(text)
     depends = [part.split()[0] for part in fields.get("Depends", "").split(",") if part.strip()]
     architecture = fields.get("Architecture", "")
@@ -162,7 +162,7 @@ def _remove(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One binary package of an archive, as its index describes it."""
+    """One binary package of a Debian archive, as its index describes it."""
 
     name: str
     version: str
@@ -172,7 +172,7 @@ class Package:
 
 
 class Archive:
-    """A private apt over one suite: its lists and downloads lie in `state`, nowhere else."""
+    """An apt of its own for one suite, with lists and downloads in the folder `state` alone."""
 
     def __init__(self, suite: str, state: Path) -> None:
         self._state = state.absolute()
@@ -222,7 +222,7 @@ class Archive:
 
 
 def unpack_packages(files: Sequence[Path], target: Path, shell: Shell) -> None:
-    """Unpack package files into `target` without running anything of them."""
+    """Unpack package files into `target` without running their scripts."""
     need("dpkg-deb")
     for file in files:
         shell.run(["dpkg-deb", "-x", file, target])

@@ -31,7 +31,7 @@ def mkfs(folder: Path, image: Path, *, size: int, inodes: int) -> tuple[str, ...
 
 
 def make_ext4(folder: Path, image: Path, shell: Shell) -> None:
-    """Write the folder's content as an ext4 image that has little more room than it needs."""
+    """Write a folder's content as an ext4 image with little free space."""
     blocks, inodes = _needs(folder)
     # Group descriptors, bitmaps and extent blocks: below 2 %, and a little for small folders.
     size = int((blocks * BLOCK + inodes * INODE) * 1.02) + (16 << 20)

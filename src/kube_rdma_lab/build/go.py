@@ -131,7 +131,7 @@ def _environment() -> dict[str, str]:
 def build_module(
     store: Store, name: str, modules: Path = MODULES, release: Release = Release.NEWEST
 ) -> Path:
-    """Return the folder of the binaries of one of the `modules` from the store."""
+    """Build one of the `modules` unless the store has it; return the folder of its binaries."""
     module = modules / release.differences.modules.get(name, name)
     text = (module / "go.mod").read_text()
     parsed = parse_go_mod(text)
@@ -181,12 +181,12 @@ class GoBinaries:
     builds: Mapping[str, str]
 
     def inputs(self, *names: str) -> dict[str, str]:
-        """Return the inputs of an artifact that holds or runs these binaries, for its key."""
+        """Return the key inputs of an artifact that contains or runs the binaries `names`."""
         return {f"binary {name}": self.builds[name] for name in names}
 
 
 def build_all(store: Store, release: Release = Release.NEWEST) -> GoBinaries:
-    """Return all binaries in one folder, as the runtime wants them: hard links, no copies."""
+    """Return a folder with the binaries of all modules, as hard links to those in the store."""
     modules = {name: build_module(store, name, release=release) for name in BINARIES}
 
     def make(folder: Path, _: Shell) -> None:

@@ -70,7 +70,10 @@ def build_root(
     name: str = "image-root",
     release: Release = Release.NEWEST,
 ) -> Path:
-    """Return the data root, a folder; `name` is its shelf in the store, by the release."""
+    """Build containerd's data root with these images imported; `name` is its shelf in the store.
+
+    Its format depends on the release.
+    """
     config = f"version = {release.differences.config_version}\n{CONFIG}"
 
     def make(folder: Path, shell: Shell) -> None:
@@ -90,7 +93,7 @@ def build_root(
 
 
 def build_disk(store: Store, root: Path) -> Path:
-    """Return the disk, an ext4 image of a data root that `build_root` made."""
+    """Build the ext4 image of a data root that `build_root` made."""
 
     def make(folder: Path, shell: Shell) -> None:
         command = disk.mkfs(root, folder / "images.ext4", size=SIZE, inodes=INODES)

@@ -38,7 +38,7 @@ Content = Callable[[Path, Shell], Path]
 
 
 def build_pause(store: Store, node_base: Path) -> oci.Written:
-    """Return the image of the sandbox container, which containerd's configuration names."""
+    """Build the image of pods' sandbox container, which containerd's configuration names."""
 
     def content(stage: Path, _: Shell) -> Path:
         shutil.copy(node_base / BUSYBOX, stage / "busybox")
@@ -75,7 +75,10 @@ def _training_layer(store: Store) -> oci.Layer:
 def get_layer(
     store: Store, name: str, inputs: Mapping[str, str], content: Content, *, root_owned: bool
 ) -> oci.Layer:
-    """Return a layer from the store; `root_owned` as in `oci.write_layer`."""
+    """Return an image layer from the store, built if missing.
+
+    Its `root_owned` is as in `oci.write_layer`.
+    """
 
     def make(folder: Path, shell: Shell) -> None:
         stage = folder / "stage"
@@ -93,7 +96,7 @@ def get_layer(
 def get_image(
     store: Store, reference: str, layers: Sequence[oci.Layer], config: oci.ContainerConfig
 ) -> oci.Written:
-    """Return an image from the store, as an OCI archive."""
+    """Return an image from the store as an OCI archive, built if missing."""
     name = reference.rpartition("/")[2].partition(":")[0]
 
     def make(folder: Path, _: Shell) -> None:

@@ -24,7 +24,7 @@ MODULES = ("virtio_pci", "virtio_blk", "ext4", "overlay")
 
 
 def build(store: Store, base: Path, kernel: Kernel) -> Path:
-    """Return the compressed initramfs."""
+    """Build the compressed initramfs of machines and return its path."""
     node = cpio.archive(map(_merged, cpio.from_folder(NODE_ROOT)))
 
     def make(folder: Path, _: Shell) -> None:

@@ -28,7 +28,7 @@ MODULES_LIST = Path(__file__).with_name("modules.txt")
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """One kernel of the archive: its release (`uname -r`) and the packages that make it up."""
+    """A kernel in the archive: its release (`uname -r`) and the packages it consists of."""
 
     release: str
     version: str
@@ -36,7 +36,7 @@ class Resolved:
 
     @property
     def digest(self) -> str:
-        """Return the digest of the package with the bootable image, from the archive's index."""
+        """Return the archive's digest of the package that has the bootable image."""
         return next(self.packages[name] for name in self.packages if "binary" in name)
 
 
@@ -89,9 +89,9 @@ def inputs_of(resolved: Resolved) -> dict[str, str]:
 
 
 def build(store: Store, resolved: Resolved, archive: debian.Archive) -> Kernel:
-    """Return the resolved kernel from the store.
+    """Return the files of the resolved kernel from the store, built if missing.
 
-    To make it, `archive` must still be as fresh as when the kernel was resolved.
+    To build it, `archive` must still be as fresh as when the kernel was resolved.
     """
 
     def make(folder: Path, shell: Shell) -> None:
@@ -110,7 +110,7 @@ def build(store: Store, resolved: Resolved, archive: debian.Archive) -> Kernel:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Return the entries of a module list; raise Refused for a line without a reason."""
+    """Parse a list of kernel modules; raise Refused for a line without a reason."""
     entries = []
     for number, line in enumerate(text.splitlines(), 1):
         entry, _, reason = line.partition("#")
@@ -127,7 +127,7 @@ def parse_list(text: str) -> tuple[str, ...]:
 
 
 def module_name(path: str) -> str:
-    """Return the name of a module file, as the kernel says it: dashes are underscores."""
+    """Return the kernel's name of a module file: its dashes are underscores."""
     return re.sub(r"\.ko(\.(xz|zst|gz))?$", "", Path(path).name).replace("-", "_")
 
 
@@ -162,7 +162,7 @@ def closure(
 
 
 def read_dependencies(modules: Path) -> dict[str, tuple[str, ...]]:
-    """Return modules.dep of a module folder (modules.dep(5))."""
+    """Parse the modules.dep of a module folder (modules.dep(5))."""
     lines = (modules / "modules.dep").read_text().splitlines()
     return {
         file: tuple(needs.split()) for file, _, needs in (line.partition(":") for line in lines)
@@ -170,7 +170,7 @@ def read_dependencies(modules: Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_builtin(modules: Path) -> list[str]:
-    """Return the modules that are built into the kernel."""
+    """Return the names of modules that are built into the kernel."""
     return (modules / "modules.builtin").read_text().split()
 
 

@@ -41,7 +41,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class ContainerConfig:
-    """How a container of the image starts, and what its labels say."""
+    """The configuration of a container image: command, environment, labels and architecture."""
 
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class ContainerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An image file: where it lies, its size in bytes, and the digest of its manifest."""
+    """A written image archive: its reference, path, size in bytes and manifest digest."""
 
     path: Path
     reference: str
@@ -84,7 +84,7 @@ class _Digesting(io.RawIOBase):
 
 
 def write_layer(folder: Path, blob: Path, *, root_owned: bool = False) -> Layer:
-    """Write the content of a folder as a layer; its paths are those inside the image.
+    """Write the content of a folder as an image layer; its paths are those in the image.
 
     `root_owned` gives every file to root and readable modes, for what was not installed by
     Debian. Returns the digests.
@@ -131,7 +131,7 @@ def _add(tar: tarfile.TarFile, folder: Path, path: Path, *, root_owned: bool) ->
 def write_image(
     target: Path, reference: str, layers: Sequence[Layer], config: ContainerConfig
 ) -> Written:
-    """Write an image of `layers`, bottom first, as a tar file; `reference` is its full name."""
+    """Write an image archive of `layers`, bottom first; `reference` is the full name."""
     config_blob = _json(_config(layers, config))
     manifest = _json({
         "schemaVersion": 2,
@@ -197,7 +197,7 @@ def read_image(path: Path) -> Written:
 
 
 def full_reference(name: str) -> str:
-    """Return an image's name with registry and tag, as containerd completes it."""
+    """Return an image's name completed with registry and tag, as containerd does it."""
     registry, slash, rest = name.partition("/")
     if not slash:
         name = f"docker.io/library/{name}"

@@ -54,7 +54,7 @@ class MachineParts:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> MachineParts:
-        """Return the parts from the fields that asdict and JSON made of them."""
+        """Return the parts from fields that asdict and JSON made of a MachineParts."""
         release, tree = fields["kernel_release"], Path(fields["qemu"]["tree"])
         names = ("kernel", "initrd", "root_disk", "image_disk")
         paths = {name: Path(fields[name]) for name in names}
@@ -63,7 +63,7 @@ class MachineParts:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Return the paths of the parts."""
+        """Return the paths of the parts, which are to be kept from pruning."""
         user_mode = (self.user_mode,) if self.user_mode else ()
         common = (self.qemu.tree, self.kernel, self.initrd, self.root_disk, self.image_disk)
         return (*common, *user_mode)
@@ -97,7 +97,7 @@ class Parts:
 
     @classmethod
     def from_json(cls, text: str) -> Parts:
-        """Return the parts of which `to_json` made a text."""
+        """Parse the text that `to_json` made of the parts."""
         fields = json.loads(text)
         native, machine = fields["native"], fields["machine"]
         return cls(
@@ -109,7 +109,7 @@ class Parts:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Return the paths of all parts."""
+        """Return the paths of all parts, which are to be kept from pruning."""
         native = (self.native.base, self.native.images) if self.native else ()
         return (self.bin, *native, *(self.machine.folders if self.machine else ()))
 
@@ -125,7 +125,7 @@ class Parts:
 
 
 def open_store(report: Report = silent) -> Store:
-    """Return the store of this machine's user."""
+    """Open the artifact store of this machine's user."""
     return Store(default_root(), report)
 
 
@@ -149,7 +149,7 @@ def build(
     update: bool = False,
     archives: Sequence[Path] = (),
 ) -> Parts:
-    """Return the parts for a demand, by default for nodes of all kinds.
+    """Build what is missing of a demand's parts and return them.
 
     Builds what is missing and removes old versions afterwards. `bin_dir` gives ready-made binaries
     instead of building them; `update` asks Debian for newer packages; `archives` are image files

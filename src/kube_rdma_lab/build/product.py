@@ -60,7 +60,7 @@ sys.exit(main())
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A processor architecture: its names in `uname -m` and images, its Debian tree and wheels."""
+    """A processor architecture: its names for the kernel and for images, Debian tree and wheels."""
 
     machine: str
     architecture: str
@@ -109,9 +109,9 @@ def _base(store: Store, stamp: str) -> Path:
 
 
 def _foreign_base(store: Store, stamp: str, platform: Platform, python: Path) -> Path:
-    """Return the base of another architecture, compiled by this one's Python of the same version.
+    """Return the base tree of another architecture, whose Python files this one's Python compiles.
 
-    No package of it is configured: what that would have made of /usr is put in place here.
+    None of its packages is configured: what that would have made of /usr is put in place here.
     """
 
     def make(folder: Path, shell: Shell) -> None:
@@ -173,7 +173,7 @@ def _package(store: Store, base: Path, platform: Platform) -> oci.Layer:
 
 
 def shim_files(store: Store, machine: str) -> dict[str, bytes]:
-    """Return the compiled shim by its place; nothing where the sources bring it compiled."""
+    """Return the compiled shim by its path in the image; empty if the sources contain it."""
     sources = sorted(SHIM_SOURCE.glob("*.[ch]")) + sorted(SHIM_SOURCE.glob("build.py"))
     if not sources:
         return {}
@@ -187,7 +187,7 @@ def shim_files(store: Store, machine: str) -> dict[str, bytes]:
 
 
 def source_files(*packages: str) -> dict[str, bytes]:
-    """Return the files of packages, those of the image by default, by place in site-packages."""
+    """Return the files of Python packages, by default the image's, by path in site-packages."""
     return {
         str(path.relative_to(PACKAGE.parent)): path.read_bytes()
         for package in packages or PACKAGES
@@ -197,7 +197,7 @@ def source_files(*packages: str) -> dict[str, bytes]:
 
 
 def write(files: Mapping[str, bytes], folder: Path) -> None:
-    """Write files by their place in a folder."""
+    """Write files into a folder, by their paths relative to it."""
     for name, data in files.items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -205,7 +205,7 @@ def write(files: Mapping[str, bytes], folder: Path) -> None:
 
 
 def digest(files: Mapping[str, bytes]) -> str:
-    """Return a digest of these files and their places."""
+    """Return a SHA-256 of these files and their paths."""
     whole = hashlib.sha256()
     for name, data in files.items():
         whole.update(f"{name}\0{len(data)}\0".encode() + data)

@@ -22,19 +22,19 @@ FIRMWARE = ("usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu")
 
 @dataclass(frozen=True, slots=True)
 class Qemu:
-    """The tree of QEMU, and the commands that start its programs."""
+    """A Debian tree with QEMU, and the command lines that start its programs."""
 
     tree: Path
 
     @property
     def system_argv(self) -> tuple[str, ...]:
-        """Return the first words of a command line of qemu-system-x86_64."""
+        """Return the command line that starts qemu-system-x86_64, without arguments."""
         folders = (word for folder in FIRMWARE for word in ("-L", str(self.tree / folder)))
         return (*self._program("qemu-system-x86_64"), *folders)
 
     @property
     def img_argv(self) -> tuple[str, ...]:
-        """Return the first words of a command line of qemu-img."""
+        """Return the command line that starts qemu-img, without arguments."""
         return self._program("qemu-img")
 
     def _program(self, name: str) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ class Qemu:
 
 
 def build(store: Store, stamp: str) -> Qemu:
-    """Return QEMU from the store; `stamp` tells the day the archives were last looked at."""
+    """Return QEMU's tree from the store, built if missing; `stamp` is the day of the packages."""
 
     def make(folder: Path, shell: Shell) -> None:
         debian.unpack(TREE, folder / "tree", shell)

@@ -18,7 +18,7 @@ from kube_rdma_lab.paths import cache_root
 
 
 def archive() -> debian.Archive:
-    """Return the private apt over the kernel's suite."""
+    """Return the private apt archive of the suite that has the kernel."""
     return debian.Archive(kernel.SUITE, cache_root() / "apt" / kernel.SUITE)
 
 

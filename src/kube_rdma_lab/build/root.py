@@ -32,7 +32,7 @@ RECIPE = "1"
 
 
 def build_base(store: Store, stamp: str) -> Path:
-    """Return the folder of the node's Debian, without kernel and binaries."""
+    """Build the node's Debian tree, without kernel and binaries, and return its folder."""
 
     def make(folder: Path, shell: Shell) -> None:
         debian.unpack(TREE, folder / "tree", shell)
@@ -41,7 +41,7 @@ def build_base(store: Store, stamp: str) -> Path:
 
 
 def build_disk(store: Store, base: Path, kernel: Kernel, binaries: GoBinaries) -> Path:
-    """Return the root disk, an ext4 image."""
+    """Build the machines' root disk, an ext4 image, and return its path."""
 
     def make(folder: Path, shell: Shell) -> None:
         stage = folder / "stage"

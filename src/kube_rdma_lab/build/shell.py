@@ -35,7 +35,7 @@ PACKAGES = {
 
 
 def need(program: str) -> str:
-    """Return the path of a host program; raise Refused, with its Debian package, without it."""
+    """Return the path of a host program; raise Refused, with its Debian package, if missing."""
     # mkfs and depmod live in sbin folders, which a user's PATH may lack.
     path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
     if executable := shutil.which(program, path=path):
@@ -48,7 +48,7 @@ def need(program: str) -> str:
 
 
 def need_root() -> None:
-    """Refuse to go on without root, which Debian trees, mounts and the lab's network need."""
+    """Raise Refused unless root runs this, as Debian trees, mounts and networks need it."""
     if os.geteuid() != 0:
         raise Refused("building the lab needs root", remedy="Run the command with sudo")
 
@@ -63,7 +63,7 @@ class Running:
 
     @contextlib.contextmanager
     def start(self, words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a program that `end` kills while the scope is open."""
+        """Start a program, which `end` kills while the context is open."""
         with self._lock:
             if self._ended:
                 raise Unavailable("the build was stopped")
@@ -78,7 +78,7 @@ class Running:
                 self._programs.discard(program)
 
     def end(self) -> None:
-        """Kill all programs and let none be started again."""
+        """Kill all running programs, and refuse to start others."""
         with self._lock:
             self._ended = True
             for program in self._programs:
@@ -87,7 +87,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Runs programs for one artifact; what they print goes to `log`."""
+    """A runner of programs for one artifact; their output goes to the file `log`."""
 
     log: Path
     running: Running = field(default_factory=Running)
@@ -125,7 +125,7 @@ class Shell:
 
 
 def ask(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> str:
-    """Return what a short program prints; raise Unavailable when it fails."""
+    """Run a short program and return its output; raise Unavailable when it fails."""
     words = [need(str(argv[0])), *map(str, argv[1:])]
     environment = {**os.environ, **(env or {})}
     done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)

@@ -108,7 +108,7 @@ def machine_sources(apt: Path = APT) -> list[Source]:
 
 
 def mirrors() -> Mirrors:
-    """Return where to fetch Debian from: `$KUBE_RDMA_MIRROR`, else the machine's own mirror."""
+    """Return the Debian mirrors to use: `$KUBE_RDMA_MIRROR`, else the machine's own."""
     configured = find_mirrors(machine_sources())
     if chosen := os.environ.get(MIRROR_VARIABLE):
         return Mirrors(chosen, configured.security if configured else "")

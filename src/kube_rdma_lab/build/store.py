@@ -53,7 +53,7 @@ def silent(_: BuildEvent) -> None:
 
 
 def default_root() -> Path:
-    """Return where this user's store lies."""
+    """Return the folder of this user's artifact store."""
     return cache_root() / "store"
 
 
@@ -67,16 +67,16 @@ def build_seconds(root: Path | None = None) -> dict[str, float]:
 
 
 def key_of(inputs: Mapping[str, str]) -> str:
-    """Return the key of a set of inputs; the order of the mapping does not matter."""
+    """Return a key for a set of inputs, independent of their order."""
     canonical = json.dumps(dict(inputs), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:KEY_LENGTH]
 
 
 class Store:
-    """Artifacts under `root`, each in a folder of its own that never changes.
+    """A store of artifacts below `root`, each in a folder that never changes.
 
-    While the store is open, what it gave out is not pruned by anybody; closing it also ends the
-    programs that builders may still be running in other threads.
+    While it is open, artifacts it returned are not pruned by anybody. Closing it also ends programs
+    of builders in other threads.
     """
 
     def __init__(self, root: Path, report: Report = silent) -> None:

@@ -80,10 +80,10 @@ class BareParts:
 
 
 def build(store: Store, checkout: Path, policy: Policy = Policy.NONE) -> BareParts:
-    """Return the parts, building what is missing; the locks of `checkout` name the packages.
+    """Return a bare machine's parts, built if missing; locks of `checkout` name the packages.
 
     They are safe from pruning while `store` is open. Raises Refused without root or without locks,
-    Raise Unavailable when a program of the build fails.
+    Unavailable when a program of the build fails.
     """
     need_root()
     stamp = resolution.stamp(update=False)
@@ -101,7 +101,7 @@ def build(store: Store, checkout: Path, policy: Policy = Policy.NONE) -> BarePar
 
 
 def user_mode_kernel(store: Store) -> Path:
-    """Return the kernel that runs as a program, of the same version; raises as `build` does."""
+    """Return the user-mode kernel of the machine's kernel version; raise as `build` does."""
     resolved = resolution.current_kernel(store, update=False)
     return user_mode.build(store, resolved, resolution.archive())
 
@@ -127,7 +127,7 @@ def _python(store: Store, stamp: str, locks: Path) -> Path:
 
 
 def _sources(store: Store, python: Path) -> Path:
-    """Return a tree with the product's package and its fakes, compiled by the machine's Python."""
+    """Return a tree with the product and its fakes, compiled by the Python of the tree `python`."""
     files = product.source_files(*product.PACKAGES, FAKES)
     files |= product.shim_files(store, product.AMD64.machine)
 
@@ -141,7 +141,7 @@ def _sources(store: Store, python: Path) -> Path:
 
 
 def _policy(store: Store, stamp: str, policy: Policy) -> Path | None:
-    """Return a tree with nothing but the policy, compiled, and the labels that files get."""
+    """Return a tree with only the compiled SELinux policy and its file labels, if any."""
     if policy is Policy.NONE:
         return None
     script = RENAME if policy is Policy.SUPER_T else ""
@@ -196,7 +196,7 @@ def _disk(
 
 
 def add_missing(tree: Path, stage: Path) -> None:
-    """Link the programs and libraries of a tree into another of the same suite, where it has none.
+    """Link programs and libraries that `stage` lacks from `tree`, which is of the same suite.
 
     A tree that is only unpacked still has /lib and /sbin as folders; in a root they are links.
     """
@@ -210,7 +210,7 @@ def add_missing(tree: Path, stage: Path) -> None:
 
 
 def requirements(locks: Path) -> str:
-    """Return the lock of the test root: the versions of dev.txt for runtime.txt's names and PYTEST.
+    """Return the pip lock of the test root: dev.txt's versions of runtime.txt's names and PYTEST.
 
     Raises Refused when `locks` is not the folder of a checkout, or a name is not locked there.
     """
@@ -235,6 +235,6 @@ def select(lock: str, names: Collection[str]) -> str:
 
 
 def _entries(lock: str) -> dict[str, str]:
-    """Return the entries of a lock file by package; each begins at the start of a line."""
+    """Return by package the entries of a lock file, each of which begins at the start of a line."""
     parts = re.split(r"(?m)^(?=[A-Za-z0-9])", lock)
     return {part.split("==", 1)[0].lower(): part for part in parts if "==" in part}

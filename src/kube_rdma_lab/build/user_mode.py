@@ -69,13 +69,13 @@ def inputs_of(resolved: kernel.Resolved) -> dict[str, str]:
 
 
 def package(resolved: kernel.Resolved) -> str:
-    """Return the name of the package with a kernel's source: linux-source-7.3."""
+    """Return the name of the Debian package with a kernel's source, such as linux-source-7.3."""
     first, second, *_ = kernel.numbers(resolved.release)
     return f"linux-source-{first}.{second}"
 
 
 def options(text: str) -> Mapping[str, str]:
-    """Return the options of a configuration by name; raise Refused for one without a reason.
+    """Parse a kernel configuration; raise Refused for an option without a reason.
 
     A block, which an empty line ends, begins with a comment that says why it is there.
     """
@@ -95,7 +95,7 @@ def options(text: str) -> Mapping[str, str]:
 
 
 def lost(wanted: Mapping[str, str], configuration: str) -> list[str]:
-    """Return the options that a configuration written by the kernel's own tool does not have."""
+    """Return the wanted options that a configuration written by the kernel's own tool lacks."""
     written = set(configuration.splitlines())
     return [name for name, value in wanted.items() if f"{name}={value}" not in written]
 

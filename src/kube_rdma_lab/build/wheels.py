@@ -24,14 +24,14 @@ SETTINGS = {"index-url": "UV_DEFAULT_INDEX", "cert": "SSL_CERT_FILE"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The platform that wheels are chosen for: a Python version and uv's name of a platform."""
+    """The platform of wheels to install: a Python version, and uv's name of the platform."""
 
     python: str
     platform: str
 
 
 def install_locked(lock: Path, folder: Path, target: Target, shell: Shell) -> None:
-    """Install the wheels that a lock file names, digests checked, into a folder."""
+    """Install into a folder the wheels of a lock file, whose digests are checked."""
     shell.run(
         [
             *(find_uv(), "pip", "install", "--quiet", "--no-deps", "--require-hashes"),
@@ -47,7 +47,7 @@ def install_locked(lock: Path, folder: Path, target: Target, shell: Shell) -> No
 
 
 def find_uv() -> Path:
-    """Return the installer: where tools/bootstrap puts it, else the one on PATH."""
+    """Return the path of uv: where tools/bootstrap puts it, else the one on PATH."""
     own = cache_root() / "uv/bin/uv"
     if own.exists():
         return own

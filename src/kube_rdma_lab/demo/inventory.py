@@ -42,7 +42,7 @@ def _names(lines: Iterable[str]) -> Iterable[str]:
 
 
 def write(lab: Lab) -> None:
-    """Write the names of the lab's objects into its folder."""
+    """Write the names of the lab's ownerless objects into its folder."""
     (lab.home / FILE).write_text(json.dumps(sorted(objects(lab)), indent=1))
 
 

@@ -31,7 +31,7 @@ def demonstrate(lab: Lab, report: Report, *, daemonset: str = PRESET, pairs: int
 
 
 def run(name: str) -> None:
-    """Boot a lab (or take the running one), show seed S2 on it and print the table."""
+    """Boot a lab unless it runs, run the demo on it and print its table."""
     with Printer() as report:
         try:
             lab = labs.find(name)

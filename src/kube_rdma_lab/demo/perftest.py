@@ -33,7 +33,7 @@ _GID = re.compile(r"^ GID: (?P<gid>[0-9:]+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A pod or node where perftest runs: its name, the address to dial, and its command prefix.
+    """A place to run perftest in: its name, the address to dial, and its command prefix.
 
     Its commands have the stdin of their command line, which a server needs.
     """
@@ -44,7 +44,7 @@ class Endpoint:
 
 
 def in_pod(lab: Lab, pod: str, address: str, *words: str, namespace: str = "default") -> Endpoint:
-    """Return a pod, or what `words` start in it, as a place to run perftest in."""
+    """Return a pod as a place to run perftest in, through `kubectl exec` with these words."""
     enter = ("-n", namespace, "exec", "-i", pod, "--", *words)
     return Endpoint(pod, address, lambda *more: lab.kubectl(*enter, *more))
 
@@ -62,7 +62,7 @@ class Measurement:
 
     @property
     def addresses(self) -> frozenset[str]:
-        """Return the IPv4 addresses of which the GIDs are made; perftest prints bytes as %02d."""
+        """Return the IPv4 addresses in the GIDs, whose bytes perftest prints as %02d."""
         ends = (gid.split(":")[-4:] for gid in self.gids)
         return frozenset(".".join(str(int(byte)) for byte in end) for end in ends)
 
@@ -99,10 +99,10 @@ def measure(
     *,
     stray: int = STRAY_SECONDS,
 ) -> Measurement:
-    """Run `words` as a server and, with its address, as a client; return what the client saw.
+    """Run `words` as a perftest server and, with its address, as a client; return the result.
 
-    `words` name a number of iterations, never a time: a slow machine moves nothing in 3 seconds.
-    `stray`: seconds of the reference after which either end is in vain.
+    `words` set a number of iterations, never a time: a slow machine moves nothing in 3 seconds.
+    `stray`: seconds of the reference after which either end is given up.
     """
     seconds = round(stray * max(1.0, lab.state.pace))
     serving = server.command("sh", "-c", server_script(words, TCP_PORT, seconds))

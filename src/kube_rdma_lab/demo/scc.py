@@ -64,14 +64,14 @@ class Proof:
 
 
 def examples() -> Path:
-    """Return the folder of the examples: in the package if installed, else in the checkout."""
+    """Return the folder of the product's examples, from the package or else the checkout."""
     package = Path(__file__).parents[1]
     bundled = package / "examples"
     return bundled if bundled.is_dir() else package.parents[1] / "examples"
 
 
 def install_kinds(lab: Lab) -> None:
-    """Install the definitions of pod networks: pools of addresses, network definitions."""
+    """Install the CustomResourceDefinitions of IP pools and network definitions."""
     config = examples().parent / "config"
     kubectl(lab, "apply", "-f", f"{config}/crds", "-f", f"{config}/foreign")
     wait(lab, "crd", "--all", "--for=condition=Established")
@@ -86,7 +86,7 @@ def install(lab: Lab, daemonset: str) -> None:
 
 
 def start_pods(lab: Lab) -> None:
-    """Start the seed's two pods, the second where the first is not.
+    """Start the seed's two pods, on two different nodes.
 
     The seed leaves placement to the scheduler; closing the first pod's node for a moment makes it
     certain without a word changed in the manifests.
@@ -136,7 +136,7 @@ def prove(lab: Lab, pairs: int) -> Proof:
 
 
 def node_row(document: dict[str, Any]) -> NodeRow:
-    """Read a Node object."""
+    """Convert a Node object to a row of the demo's table."""
     info = document["status"]["nodeInfo"]
     allocatable = document["status"]["allocatable"].get(RESOURCE, "none")
     name = document["metadata"]["name"]
@@ -144,7 +144,7 @@ def node_row(document: dict[str, Any]) -> NodeRow:
 
 
 def pod_row(lab: Lab, name: str) -> PodRow:
-    """Read a pod and, as the seed does, the device nodes that its own command listed."""
+    """Read a test pod and the device nodes that its command listed, as a table row."""
     document = get(lab, "-n", NAMESPACE, f"pod/{name}")
     listing = kubectl(lab, "-n", NAMESPACE, "logs", name).partition("/sys/class/net")[0]
     devices = tuple(line.split()[-1] for line in listing.splitlines() if line.startswith("c"))

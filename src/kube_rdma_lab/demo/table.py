@@ -44,7 +44,7 @@ def render(proof: Proof, option: str = "", program: str = "kube-rdma") -> str:
 
 
 def ratio(proof: Proof) -> str:
-    """Return the ratio as the table shows it; a dash where the hosts' figure is 0."""
+    """Format the ratio for the table; a dash stands for None."""
     return "—" if proof.ratio is None else f"{proof.ratio:.2f}"
 
 
@@ -54,7 +54,7 @@ def _figures(series: Series) -> tuple[str, str]:
 
 
 def _gbps(figure: float) -> str:
-    """Return three digits after the point, six for less than 0.01."""
+    """Format a bandwidth with three digits after the point, or six if less than 0.01."""
     return f"{figure:.3f}" if figure >= 0.01 else f"{figure:.6f}"
 
 

@@ -119,13 +119,13 @@ async def drive(node: str, spec: dict[str, Any]) -> None:
             return [PreparedDevice(d.pool, d.device) for d in devices if d.driver == driver]
 
         async def unprepare(_: ClaimName) -> None:
-            """Do nothing, for a ghost holds nothing."""
+            """Do nothing when a claim ends, for ghosts need no cleanup."""
 
         await ClaimPlugin(REGISTRY, driver, ClaimHandlers(prepare, unprepare)).run()
 
 
 def main() -> None:
-    """Offer this node's GPUs or cards until SIGTERM."""
+    """Publish this node's GPUs or cards by DRA until SIGTERM."""
     logs.configure()
     node, survey = os.environ["NODE"], read_survey(SYSFS)
     is_of_cards = os.environ.get("OFFERS") == "cards"

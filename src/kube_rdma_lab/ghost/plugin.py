@@ -59,7 +59,7 @@ def offer(ghosts: Sequence[Ghost]) -> Offer:
 
 
 def allocate(offered: Offer, wanted: Sequence[ShareId]) -> Grant:
-    """Return what a container with the ghosts `wanted` finds; raise Refused for a missing one."""
+    """Return the variable that names a container's ghosts; raise Refused for a missing one."""
     unknown = set(wanted) - {share.id for share in offered.shares}
     if unknown:
         raise Refused(
@@ -69,7 +69,7 @@ def allocate(offered: Offer, wanted: Sequence[ShareId]) -> Grant:
 
 
 def main() -> None:
-    """Offer this node's ghosts until SIGTERM."""
+    """Offer this node's ghosts by the device plugin API until SIGTERM."""
     logs.configure()
     offered = offer(tuple(find_ghosts(PCI_DEVICES)))
 

@@ -48,7 +48,7 @@ class Hierarchy:
 
     @property
     def mount_line(self) -> str:
-        """Return the line that node/native/init reads: file system, options, mount point."""
+        """Return a mount's line for node/native/init: file system, options, mount point."""
         if self.is_v2:
             return f"cgroup2 defaults {self.mount}\n"
         named = self.controllers[0].startswith("name=")
@@ -90,7 +90,7 @@ def _below(mount: Path, root: str, group: str) -> Path:
 
 
 def of_this_machine() -> tuple[Hierarchy, ...]:
-    """Return this process's hierarchies; raise Refused if kubelet or runtime lack a controller."""
+    """Return this process's hierarchies; raise Refused if a controller for nodes is missing."""
     proc = Path("/proc/self")
     hierarchies = read((proc / "mountinfo").read_text(), (proc / "cgroup").read_text())
     names = {name for hierarchy in hierarchies for name in hierarchy.controllers}
@@ -135,7 +135,7 @@ def make(folder: Path, *, is_v2: bool) -> None:
 
 
 def _passes_down(folder: Path) -> bool:
-    """Make v2 pass controllers to the groups below; return False where that is not possible."""
+    """Make a v2 group pass controllers to groups in it; return False if it cannot."""
     have = (folder / "cgroup.controllers").read_text().split()
     if not set(have) >= NEEDED:
         return False

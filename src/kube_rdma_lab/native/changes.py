@@ -43,7 +43,7 @@ class TreeFunction:
 
 
 def ports(root: Path, device: str, *, up: bool) -> None:
-    """Set all ports of an RDMA device up or down; raise Refused for an unknown device."""
+    """Set all ports of an RDMA device in a tree up or down; raise Refused if it is unknown."""
     folder = root / INFINIBAND / device
     if not folder.is_dir():
         raise _unknown(root, device)
@@ -56,12 +56,12 @@ def ports(root: Path, device: str, *, up: bool) -> None:
 
 
 def function(root: Path, name: str) -> TreeFunction:
-    """Return the function of a device, an interface or an address; raise Refused without one."""
+    """Return the PCI function of a device, interface or address; raise Refused without one."""
     return _described(root, _folder(root, name))
 
 
 def pull(root: Path, stash: Path, name: str) -> TreeFunction:
-    """Take the function that `name` belongs to out of the tree, into the folder `stash`.
+    """Move the function that `name` belongs to from the tree into the folder `stash`.
 
     Raise Refused while it has virtual functions, which a machine would lose with it.
     """
@@ -103,7 +103,7 @@ def plug(root: Path, stash: Path, address: str) -> TreeFunction:
 
 
 def _folder(root: Path, name: str) -> Path:
-    """Return the folder of the function that a name belongs to."""
+    """Return the folder of the PCI function that a name belongs to; raise Refused without one."""
     for place in (PCI, INFINIBAND, "class/net"):
         folder = (root / place / name).resolve()
         if (root / place / name).is_symlink() and folder.is_dir():

@@ -81,7 +81,7 @@ def write_files(files: Path, node: NodeSpec, parts: Parts) -> None:
 
 
 def runtime_configuration(node: NodeSpec, release: Release) -> str:
-    """Return containerd's configuration: that of its release, and what a native node adds."""
+    """Return containerd's configuration for its release, with additions for native nodes."""
     own = release.differences
     return own.runtime.read_text() + RUNTIME + (own.runc + BASE_SPEC if node.tree else "")
 
@@ -144,17 +144,17 @@ def write_pid(state: Path, node: NodeSpec, program: Program) -> None:
 
 
 def enter(state: Path, node: NodeSpec) -> list[str]:
-    """Return the words that run a command on a node, for who is in the lab's namespaces."""
+    """Return the command prefix that enters a node, for programs in the lab's namespaces."""
     environment = ("env", "-i", "HOME=/root", f"PATH={PATH}", f"TERM={os.environ.get('TERM', '')}")
     first = first_process(state, node)
     return ["nsenter", f"--target={first}", "--all", "--", *environment]
 
 
 def enter_network(state: Path, node: NodeSpec) -> list[str]:
-    """Return the words that run a command of this machine in a node's network alone."""
+    """Return the command prefix that runs a host's command in a node's network only."""
     return ["nsenter", f"--target={first_process(state, node)}", "--net", "--"]
 
 
 def first_process(state: Path, node: NodeSpec) -> str:
-    """Return the number of a node's first process, as the lab's PID namespace counts."""
+    """Return the pid of a node's first process in the lab's PID namespace."""
     return (state / "nodes" / node.name / PID).read_text()

@@ -60,7 +60,7 @@ class Replay:
         self._ports(device, up=True)
 
     def pull(self, name: str) -> str:
-        """Remove the function that `name` belongs to; return the address for `plug`."""
+        """Remove the function that `name` belongs to; return its address, for use with `plug`."""
         before = cards.read(self._sysfs)
         gone = changes.pull(self._sysfs, self._stash, name)
         left = cards.read(self._sysfs)

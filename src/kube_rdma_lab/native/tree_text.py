@@ -14,7 +14,7 @@ from kube_rdma.adapters.kernel.sysfs.recorded_text import read_entries
 
 
 def unpack(text: str, root: Path) -> None:
-    """Write the tree that a text describes; raise ValueError for a line of no meaning."""
+    """Write the tree that a text describes below `root`; raise ValueError for an invalid line."""
     for entry in read_entries(text):
         if entry.target is not None:
             link(root, entry.path, entry.target)

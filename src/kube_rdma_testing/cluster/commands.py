@@ -43,11 +43,11 @@ class PodCommand:
         return text
 
     def print(self, text: str) -> None:
-        """Write to stdout."""
+        """Write a text to the client as the command's stdout."""
         self._out.put_nowait(bytes((STDOUT,)) + f"{text}\n".encode())
 
     def complain(self, text: str) -> None:
-        """Write to stderr."""
+        """Write a text to the client as the command's stderr."""
         self._out.put_nowait(bytes((STDERR,)) + f"{text}\n".encode())
 
     async def send(self, message: bytes) -> None:

@@ -22,7 +22,7 @@ _SERVERS_OWN = {
 
 
 def fields(document: Mapping[str, Any]) -> dict[Path, Any]:
-    """Return every field that a manager can own, with its value."""
+    """Return the path and value of every field that a manager can own."""
     leaves = dict(
         _leaves({k: v for k, v in document.items() if k not in {"apiVersion", "kind"}}, ())
     )
@@ -70,7 +70,7 @@ def strategic_merge(into: Document, patch: Document) -> Document:
 
 
 def updated(old: Document, new: Document, owners: Owners, manager: Manager) -> Owners:
-    """Return the owners after an update, whose manager alone owns what it changed."""
+    """Return the fields' owners after an update, whose manager alone owns what it changed."""
     before, after = fields(old), fields(new)
     kept = {path: set(who) for path, who in owners.items() if path in after}
     for path, value in after.items():
@@ -82,7 +82,7 @@ def updated(old: Document, new: Document, owners: Owners, manager: Manager) -> O
 def conflicts(
     live: Document, wanted: Document, owners: Owners, manager: Manager
 ) -> list[tuple[Path, str]]:
-    """Return the fields that other managers own with another value, each with one of its owners."""
+    """Return each field that other managers own with another value, with one of its owners."""
     now = fields(live)
     return [
         (path, min(others)[0])

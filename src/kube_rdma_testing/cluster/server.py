@@ -38,7 +38,7 @@ _EVENTS = ServedResource("events.k8s.io", "v1", "Event", "events", namespaced=Tr
 
 
 class FakeServer:
-    """An API server that knows nodes, pods, Events and the `kinds` that a test adds.
+    """A fake API server that serves nodes, pods, Events and the `kinds` that a test adds.
 
     `forbidden` holds pairs of verb and resource (``("update", "ippools/status")``) that RBAC does
     not allow, or with ``*/`` before the resource: not of all namespaces at once, or ``team/``: not
@@ -85,22 +85,22 @@ class FakeServer:
         return line
 
     def put(self, kind: ObjectKind[Any, Any], document: Mapping[str, Any]) -> None:
-        """Write an object, status included, as somebody else does; the JSON of the wire."""
+        """Write an object with its status as another client would; it is JSON of the API."""
         meta = document["metadata"]
         self.store.put(self._key(kind, meta["name"], meta.get("namespace", "")), dict(document))
 
     def remove(self, kind: ObjectKind[Any, Any], name: str, namespace: str = "") -> None:
-        """Delete an object, as somebody else does."""
+        """Delete an object, as another client would."""
         self.store.delete(self._key(kind, name, namespace), {})
 
     def documents(self, plural: str) -> tuple[Document, ...]:
-        """Return the stored objects of a resource, named by its plural, as on the wire."""
+        """Return the stored objects of a resource, named by its plural, as JSON values."""
         return tuple(
             doc for key, doc in self.store.objects.items() if key.resource.plural == plural
         )
 
     def compact(self) -> None:
-        """Forget the history: a watch that begins at an older version gets 410."""
+        """Forget the history of changes, so that a watch from an older version gets 410."""
         self.store.forget()
 
     def restore(self, backup: StoreBackup, bump: int = 0) -> None:
@@ -113,7 +113,7 @@ class FakeServer:
             line.break_watches()
 
     def handle(self, request: ApiRequest) -> Answer:
-        """Answer a request, with a status if it is refused."""
+        """Answer a request; a refused one is answered with a Status."""
         try:
             return Answer(200, msgspec.json.encode(self._serve(request)))
         except Refusal as refusal:
@@ -235,18 +235,18 @@ class _ServedWatch:
     broken: bool = False
 
     def end(self) -> None:
-        """End the watch as the server does after a while."""
+        """End the watch, as a server does after a while."""
         self.ended = True
         self.woken.set()
 
 
 class ClientLine:
-    """The transport of one client to the server, with faults that a test sets.
+    """A client's transport to the fake server, with faults that a test sets.
 
-    `lose`: so many requests are done while their answers get lost. `repeat`: so many are delivered
-    twice, the second answer counts. `fail`: these statuses answer the next requests, undone.
-    `busy`: these seconds of Retry-After, with 429, answer the next ones, undone too. `local` is the
-    client's own address.
+    `lose`: so many requests are carried out while their answers get lost. `repeat`: so many are
+    delivered twice, the second answer counts. `fail`: these statuses answer the next requests,
+    which have no effect. `busy`: these seconds of Retry-After, with 429, answer the next ones,
+    without effect too. `local` is the client's own address.
     """
 
     def __init__(self, server: FakeServer) -> None:
@@ -261,7 +261,7 @@ class ClientLine:
         self._watches: set[_ServedWatch] = set()
 
     def cut(self) -> None:
-        """Cut the network, open watches too."""
+        """Cut the client's network, open watches included."""
         self._is_cut = True
         self.break_watches()
 
@@ -275,18 +275,18 @@ class ClientLine:
         return len(self._watches)
 
     def end_watches(self, of: ServedResource | None = None) -> None:
-        """End the open streams, or those of a resource, as the server does after a while."""
+        """End the client's open watches, or those of one resource, as a server does."""
         for watch in self._of(of):
             watch.end()
 
     def break_watches(self, of: ServedResource | None = None) -> None:
-        """Break the connections of the open streams, or of those of a resource."""
+        """Break the connections of the client's open watches, or of those of one resource."""
         for watch in self._of(of):
             watch.broken = True
         self.wake()
 
     def _of(self, resource: ServedResource | None) -> list[_ServedWatch]:
-        """Return the open watches of a resource, or all of them for None."""
+        """Return the client's open watches of a resource, or all of them for None."""
         wanted = resource and (resource.group, resource.version, resource.plural)
         return [watch for watch in self._watches if wanted in (None, watch.resource)]
 
@@ -300,7 +300,7 @@ class ClientLine:
         return self.local if self.requests else None
 
     async def send(self, request: ApiRequest) -> Answer:
-        """Carry a request, faults included."""
+        """Send a request to the server, with the faults that are set, and return its answer."""
         await asyncio.sleep(0)  # others run in between, as on a network
         if (refused := self._meet(request)) is not None:
             return refused
@@ -322,7 +322,7 @@ class ClientLine:
         request: ApiRequest,
         seconds: float,
     ) -> AsyncIterator[Stream]:
-        """Carry a watch, faults included."""
+        """Open a watch at the server, with the faults that are set, and yield its lines."""
         await asyncio.sleep(0)
         watch = _ServedWatch((request.group, request.version, request.plural))
         lines = self._changes(request, watch)
@@ -341,7 +341,7 @@ class ClientLine:
     async def websocket(
         self, request: ApiRequest, protocols: Sequence[str]
     ) -> AsyncIterator[PodCommand | Answer]:
-        """Join a command in a pod, faults included."""
+        """Run a command in a pod by a websocket, with the faults that are set."""
         await asyncio.sleep(0)
         async with AsyncExitStack() as stack:
             answer: PodCommand | Answer | None = self._meet(request)
@@ -375,7 +375,7 @@ class ClientLine:
     async def _changes(
         self, request: ApiRequest, watch: _ServedWatch
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a watch; raise Unavailable if it is broken."""
+        """Yield the lines of a watch; raise Unavailable when its connection breaks."""
         store = self._server.store
         resource = self._server.resource(request)
         revision = int(dict(request.query)["resourceVersion"])
@@ -401,7 +401,7 @@ class ClientLine:
 
 
 def _bookmark(resource: ServedResource, revision: int) -> bytes:
-    """Return the line that tells a watch up to which version it got every change."""
+    """Return the bookmark line of a watch, with the version up to which it has every change."""
     meta = {"resourceVersion": str(revision), "creationTimestamp": None}
     return msgspec.json.encode(
         {"type": "BOOKMARK", "object": {"kind": resource.kind, "metadata": meta}}
@@ -409,7 +409,7 @@ def _bookmark(resource: ServedResource, revision: int) -> bytes:
 
 
 def _line(request: ApiRequest, resource: ServedResource, change: ObjectChange) -> bytes | None:
-    """Return the line that a watch gets for a change, None if it shows neither version."""
+    """Return a watch's line for a change; None if its selector matches neither version."""
     if change.key.resource != resource:
         return None
     was = change.before is not None and matches(request, resource, change.before)

@@ -31,7 +31,7 @@ class ServedResource:
 
     @property
     def full(self) -> str:
-        """Return the name as messages have it, such as ippools.kube-rdma.io."""
+        """Return the resource's name as error messages have it, such as ippools.kube-rdma.io."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -56,7 +56,7 @@ class Key:
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """A change of an object: its versions before and after, None where there was none."""
+    """A change of an object: its earlier and its new version, None if it had or has none."""
 
     revision: int
     key: Key
@@ -66,7 +66,7 @@ class ObjectChange:
 
 @dataclass(eq=False)
 class Refusal(Exception):
-    """An error that the fake API server answers with."""
+    """The error with which the fake API server refuses a request."""
 
     code: int
     reason: str
@@ -84,7 +84,7 @@ class StoreBackup:
 
 
 class ObjectStore:
-    """All objects of the fake API server. `changed` is called after each version."""
+    """The objects of the fake API server; `changed` is called after each new version."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -202,7 +202,7 @@ class ObjectStore:
         self._remove(key)
 
     def put(self, key: Key, document: Document) -> None:
-        """Write the object, status included, as another manager and without any check."""
+        """Write an object with its status, as another manager and without any check."""
         old = self.objects.get(key)
         uid = old["metadata"]["uid"] if old else str(uuid4())
         meta = {"creationTimestamp": _THEN, **document["metadata"], "uid": uid}
@@ -210,7 +210,7 @@ class ObjectStore:
         self._write(key, {**document, "metadata": meta}, owners)
 
     def forget(self) -> None:
-        """Compact the history: no watch can begin at an older version."""
+        """Forget the history of changes: no watch can begin at an older version."""
         self.history.clear()
         self.oldest = self.revision
 

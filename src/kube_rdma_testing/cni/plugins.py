@@ -23,7 +23,7 @@ FakePlugin = Callable[[Mapping[str, str], bytes], ProcessOutcome | None]
 
 
 class FakeHost:
-    """A host with `plugins` by name; `seen` returns the inode of a path as the plugins see it.
+    """A fake host with CNI `plugins` by name; `seen` returns the inode of a path in its root.
 
     `permitted` False is an agent without the capability SYS_CHROOT, which only a `root` other than
     / needs.
@@ -37,7 +37,7 @@ class FakeHost:
         *,
         permitted: bool = True,
     ) -> None:
-        """Raise ValueError for a name that no file has."""
+        """Make the host; raise ValueError for a plugin's name that no file can have."""
         if any("/" in name or name in ("", ".", "..") for name in plugins):
             raise ValueError(f"no file has such a name: {', '.join(plugins)}")
         self.root, self.folder = root, "/opt/cni/bin"
@@ -50,7 +50,7 @@ class FakeHost:
         return tuple(sorted(self.plugins))
 
     def inode(self, path: str) -> int | None:
-        """Return the inode of a file as the plugins see it, None if there is none."""
+        """Return the inode of a file in the plugins' root, None if there is none."""
         return self._seen(path)
 
     def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:

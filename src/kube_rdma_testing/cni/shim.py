@@ -34,7 +34,7 @@ _PLAIN = r"[A-Za-z0-9{}][A-Za-z0-9.{}]*"
 
 @dataclass(frozen=True, slots=True)
 class ShimOutcome:
-    """The exit code, stdout and stderr that a run of the shim leaves."""
+    """The exit code, stdout and stderr of one run of the shim."""
 
     code: int
     out: bytes = b""
@@ -42,14 +42,14 @@ class ShimOutcome:
 
     @property
     def document(self) -> Any:
-        """Return stdout, parsed as JSON."""
+        """Return the shim's stdout, parsed as JSON."""
         return json.loads(self.out)
 
 
 class FakeShim:
-    """The shim of a host whose paths all lie under `root`.
+    """A fake of the CNI shim on a host whose paths all lie under `root`.
 
-    `seconds` is how long it waits for an answer, `add_seconds` for that to an ADD.
+    It waits `seconds` for an answer, or `add_seconds` for an answer to ADD.
     """
 
     def __init__(self, root: Path, seconds: float = 100.0, add_seconds: float = 230.0) -> None:
@@ -57,7 +57,7 @@ class FakeShim:
         self._seconds, self._add_seconds = seconds, add_seconds
 
     async def run(self, environment: Mapping[str, str], config: bytes, *argv: str) -> ShimOutcome:
-        """Run the program once, with `config` on stdin."""
+        """Run the shim once, with `config` on stdin."""
         if argv == ("hook", "memlock"):
             return _hook_memlock(config)
         verb = environment.get("CNI_COMMAND")
@@ -157,7 +157,10 @@ def _cni_args(args: str) -> dict[str, str]:
 
 
 def _hook_memlock(state: bytes) -> ShimOutcome:
-    """Lift RLIMIT_MEMLOCK of the container, but of no caller, since all is one process here."""
+    """Lift RLIMIT_MEMLOCK for a container, in the hook that the shim installs.
+
+    The limit of the calling process stays, since a test has only one process.
+    """
     pid = _document(state).get("pid")
     if not isinstance(pid, int) or pid <= 0:
         return ShimOutcome(1, err=b"kube-rdma: stdin is no OCI state with a pid.\n")

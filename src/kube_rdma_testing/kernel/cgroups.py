@@ -114,7 +114,7 @@ class FakeCgroups:
         return tuple(sorted(name for folder, _, name in above if folder == path))
 
     def is_group(self, path: str) -> bool:
-        """Return whether the path is a group."""
+        """Return whether a group exists at the path."""
         return path in self._groups
 
     def _file(self, path: str) -> tuple[str, str]:
@@ -127,7 +127,7 @@ class FakeCgroups:
         return folder, name
 
     def _has(self, path: str) -> set[str]:
-        """Return the controllers of a group, which its parent gives to its children."""
+        """Return the controllers that a group has, which its parent passes on."""
         return set(self._groups[path.rpartition("/")[0]].enabled if path else self._controllers)
 
     def _is_limited(self, path: str) -> bool:
@@ -159,7 +159,7 @@ class FakeCgroups:
         group.limits |= limits
 
     def _table(self, numbers: dict[tuple[str, str], int], default: int) -> str:
-        """Return a line for each device, which ends in a blank as the kernel's does."""
+        """Return a table with a line for each device, which ends in a blank like the kernel's."""
         lines = []
         for device in self.devices:
             values = ((kind, numbers.get((device, kind), default)) for kind in _KINDS)

@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass
 class PortFiles:
-    """One port of a device; GIDs by their index."""
+    """The files of one port of a device: its state, rate, and GIDs by their index."""
 
     gids: dict[str, Entry]
     rate: str | None = "100 Gb/sec (4X EDR)"
@@ -87,7 +87,7 @@ class Tree:
         yield "proc/net/route", "\n".join(["Iface Destination Gateway Flags", *routes])
 
     def write(self, root: Path) -> None:
-        """Make the files below `root`, which stands for /."""
+        """Write the files of the tree below `root`, which stands for /."""
         (root / "sys/class/infiniband").mkdir(parents=True)
         for name, content in self.files():
             if content is not None:
@@ -106,7 +106,7 @@ def _trie(addresses: Sequence[str]) -> str:
 
 
 def mapped(address: str) -> str:
-    """Return the GID of an IPv4 address."""
+    """Return the IPv4-mapped GID of an IPv4 address."""
     a, b, c, d = map(int, address.split("."))
     return f"0000:0000:0000:0000:0000:ffff:{a:02x}{b:02x}:{c:02x}{d:02x}"
 
@@ -123,7 +123,7 @@ def seed_script() -> str | None:
 
 @dataclass(frozen=True)
 class Sourced:
-    """The output and status of a script that a shell sourced, and the shell's variables then."""
+    """The result of sourcing a script in a shell: output, exit status and variables."""
 
     out: str
     code: int

@@ -19,7 +19,7 @@ _NODE = re.compile(r"(uverbs|umad|issm)[0-9]+|rdma_cm")
 
 
 class FakeListener(Generic[Event]):
-    """A listener whose events are pushed by hand; it ends after `close`.
+    """A fake listener whose events a test pushes; its stream ends after `close`.
 
     `check` raises ValueError for an event that the real listener would never yield.
     """
@@ -29,7 +29,7 @@ class FakeListener(Generic[Event]):
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
     def push(self, event: Event) -> None:
-        """Announce `event`."""
+        """Let the listener yield `event`; raise ValueError if it is impossible."""
         self._check(event)
         self._queue.put_nowait(event)
 
@@ -61,14 +61,14 @@ class FakeUevents(FakeListener[Uevent]):
 
 
 class FakeRtnlEvents(FakeListener[RtnlEvent]):
-    """A listener to routing netlink; `push` raises ValueError for an event that no kernel sends."""
+    """A fake listener to routing netlink; `push` raises ValueError for impossible events."""
 
     def __init__(self) -> None:
         super().__init__(_check_rtnl)
 
 
 class FakeCharNodes(FakeListener[str]):
-    """The device nodes by name; raise ValueError for a name that no /dev/infiniband shows."""
+    """The fake device nodes by name; names that /dev/infiniband never shows raise ValueError."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         super().__init__(_check_node)

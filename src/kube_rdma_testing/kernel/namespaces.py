@@ -14,15 +14,16 @@ T = TypeVar("T")
 
 
 class FakeNamespaces:
-    """Made-up network namespaces by path; None stands for a file that is no namespace.
+    """Fake network namespaces by path; a path with None is a file that is no namespace.
 
-    It refuses what the kernel refuses; `permitted` False is a process without the capability.
+    It refuses what the kernel refuses. `permitted` False stands for a process without the
+    capability.
     """
 
     def __init__(
         self, namespaces: Mapping[Path, tuple[PodLink, ...] | None], *, permitted: bool = True
     ) -> None:
-        """Raise ValueError for a namespace that no kernel makes: each has an interface lo."""
+        """Make the namespaces; raise ValueError for one without an interface lo."""
         for path, pod_links in namespaces.items():
             if pod_links is not None and "lo" not in [link.name for link in pod_links]:
                 raise ValueError(f"{path}: every network namespace has an interface lo")

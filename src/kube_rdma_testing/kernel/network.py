@@ -33,12 +33,12 @@ def refusal(code: int) -> Unavailable:
 
 
 class KilledError(BaseException):
-    """The process that ran a Step is dead; no handler of errors may catch it."""
+    """The simulated death of a process that runs a Step, which no handler of errors catches."""
 
 
 @dataclass(slots=True)
 class FakeSpace:
-    """A network namespace; `path` None is the node's."""
+    """A fake network namespace; `path` is None for that of the node."""
 
     inode: int
     path: Path | None = None
@@ -76,7 +76,7 @@ class FakeLink:
     number: int = 0
 
     def interface(self) -> Interface:
-        """Return the interface as routing netlink shows it."""
+        """Return the link as routing netlink would show it."""
         seen = SeenLink(
             name=InterfaceName(self.name),
             index=self.index,
@@ -109,7 +109,10 @@ class FakeRdma:
 
 
 class FakeNetwork:
-    """The network of a node; `shared`: RDMA namespace mode, `old`: a kernel before Linux 6.15."""
+    """The fake network of a node; `shared` RDMA devices are in all namespaces.
+
+    An `old` kernel is one before Linux 6.15.
+    """
 
     def __init__(self, *, shared: bool = True, old: bool = False) -> None:
         self.shared, self.old = shared, old

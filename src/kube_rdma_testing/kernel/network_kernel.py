@@ -26,12 +26,13 @@ from kube_rdma_testing.kernel.network_rdma import return_home
 
 
 class FakeKernel(FakeNetwork):
-    """The kernel of a node, as Steps and their tests use it."""
+    """A fake kernel of a node, as Steps and their tests use it."""
 
     def end(self, path: Path) -> None:
-        """End a namespace: virtual links go, cards' links return to the node, down and bare.
+        """End a network namespace: virtual links vanish, cards' links return to the node.
 
-        A name that the node has is replaced (default_device_exit_net, net/core/dev.c).
+        They are down and without addresses. A name that the node has is replaced
+        (default_device_exit_net, net/core/dev.c).
         """
         space = self._spaces.pop(path)
         for link in [link for link in self.links if link.space is space]:

@@ -151,7 +151,7 @@ class FakePod:
             self._net.message()
 
     def _free(self, step: steps.MakeLink) -> bool:
-        """Return whether a link can get its name; an old kernel makes it on the node first."""
+        """Return whether a link can get its name; old kernels need it free on the node too."""
         return not self._net.old or self._net.named(self._net.node, step.name) is None
 
     def _born_apart(self, step: steps.MakeLink) -> FakeLink:

@@ -36,12 +36,15 @@ from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork, FakeRdma, Fa
 
 
 def named(net: FakeNetwork, name: str) -> FakeRdma | None:
-    """Return the device of this name, None without one."""
+    """Return the RDMA device of this name, None without one."""
     return next((device for device in net.rdma if device.name == name), None)
 
 
 def make(net: FakeNetwork, name: str, link: FakeLink) -> None:
-    """Make a soft device on a link unless it exists; raise Refused if name or link is taken."""
+    """Make a soft RDMA device on a link, unless it exists.
+
+    Raise Refused if another one has its name or link.
+    """
     for device in net.rdma:
         if device.name == name and device.on is link:
             return
@@ -52,7 +55,10 @@ def make(net: FakeNetwork, name: str, link: FakeLink) -> None:
 
 
 def restore(net: FakeNetwork, undo: RestoreRdma) -> None:
-    """Make a soft device on a node's link unless it exists; raise KubeError without the link."""
+    """Make a soft RDMA device on a node's link, unless it exists.
+
+    Raise KubeError without the link.
+    """
     link = net.named(net.node, undo.link.name)
     if link is None:
         raise judged(f"the soft RDMA device {undo.name}", refusal(errno.ENODEV))
@@ -60,7 +66,7 @@ def restore(net: FakeNetwork, undo: RestoreRdma) -> None:
 
 
 def remove(net: FakeNetwork, undo: RemoveRdma, pod: FakeSpace) -> None:
-    """Remove a soft device whose link is in the pod."""
+    """Remove a soft RDMA device whose link is in the pod."""
     device = named(net, undo.name)
     if device and device.soft and device.on.space is pod:
         net.rdma.remove(device)
@@ -68,7 +74,7 @@ def remove(net: FakeNetwork, undo: RemoveRdma, pod: FakeSpace) -> None:
 
 
 def move(net: FakeNetwork, step: MoveRdma, pod: FakeSpace) -> None:
-    """Move a device to the pod, as in kernel/netlink/rdma_write.py."""
+    """Move an RDMA device to the pod, as in kernel/netlink/rdma_write.py."""
     device = _find(net, step)
     if device.space is pod:
         return
@@ -78,7 +84,7 @@ def move(net: FakeNetwork, step: MoveRdma, pod: FakeSpace) -> None:
 
 
 def give_back(net: FakeNetwork, undo: GiveBackRdma, pod: FakeSpace) -> None:
-    """Move a device from the pod to the node, as in kernel/netlink/rdma_write.py."""
+    """Move an RDMA device from the pod to the node, as in kernel/netlink/rdma_write.py."""
     device = _find(net, undo)
     if device.space is pod:
         _change(net, device, net.node)
@@ -125,7 +131,7 @@ def await_port(net: FakeNetwork, pci: PciAddress, pod: FakeSpace) -> None:
 
 
 def _state(device: FakeRdma) -> PortState:
-    """Return the state of a device's port; its physical function can hold the link down."""
+    """Return the state of an RDMA device's port, which its physical function can hold down."""
     link = device.on
     settings = link.physical.functions[link.number] if link.physical else FunctionSettings()
     if settings.link_state is LinkState.DISABLE:
@@ -134,7 +140,7 @@ def _state(device: FakeRdma) -> PortState:
 
 
 def return_home(net: FakeNetwork, space: FakeSpace) -> None:
-    """Move the devices of a namespace that ends to the node."""
+    """Move the RDMA devices of an ending namespace to the node."""
     for device in [one for one in net.rdma if one.space is space]:
         device.space = net.node
         _renew(net, device)
@@ -167,7 +173,7 @@ def _change(net: FakeNetwork, device: FakeRdma, space: FakeSpace) -> None:
 
 
 def _renew(net: FakeNetwork, device: FakeRdma) -> None:
-    """Make the link of an InfiniBand device anew, as rdma_dev_change_netns does (core/device.c)."""
+    """Replace the link of an InfiniBand device, as rdma_dev_change_netns does (core/device.c)."""
     if device.on.hardware == INFINIBAND:
         net.remove(device.on)
         device.on = _new_link(net, device.on)

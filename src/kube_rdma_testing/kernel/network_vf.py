@@ -22,7 +22,7 @@ from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork, refusal
 
 
 def set_function(net: FakeNetwork, step: SetFunction) -> None:
-    """Set a virtual function, as in kernel/netlink/rtnl_vf.py."""
+    """Apply a virtual function's settings, as in kernel/netlink/rtnl_vf.py."""
     physical = _physical(net, step.place)
     now = physical.functions.get(step.place.number)
     if now is None:
@@ -43,7 +43,7 @@ def reset_function(net: FakeNetwork, undo: ResetFunction) -> None:
 def seen_functions(
     net: FakeNetwork, places: Iterable[FunctionPlace]
 ) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
-    """Return the settings of the functions that exist, as in kernel/netlink/rtnl_vf.py."""
+    """Return the settings of existing virtual functions, as in kernel/netlink/rtnl_vf.py."""
     links = {link.pci: link for link in net.within(net.node)}
     return tuple(
         (place, links[place.pci].functions[place.number])

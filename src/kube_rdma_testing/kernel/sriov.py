@@ -81,13 +81,13 @@ class FakeSriov:
             raise _error(errno.EACCES)
 
     def probe(self) -> None:
-        """Bind the drivers that were slow."""
+        """Bind the `slow` drivers to their functions."""
         waiting, self._waiting = self._waiting, []
         for function in waiting:
             self._bind(function)
 
     def reboot(self) -> None:
-        """Reboot the node: every virtual function goes."""
+        """Reboot the node, which removes every virtual function."""
         for number in self._functions.glob(f"*/{NUMBER}"):
             self._remove(number.parent)
             number.write_text("0\n")
@@ -169,7 +169,7 @@ class FakeSriov:
 
 
 def _address(card: PciAddress, index: int) -> PciAddress:
-    """Return the address of a function: that of its card, an offset and a stride for each."""
+    """Return a virtual function's address: its card's, plus an offset and a stride for each."""
     bus, _, last = card.rpartition(":")
     slot, _, number = last.partition(".")
     devfn = (int(slot, 16) << 3 | int(number)) + _OFFSET + _STRIDE * index

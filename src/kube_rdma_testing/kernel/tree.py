@@ -117,14 +117,14 @@ def damaged(root: Path, path: str, how: Damage) -> Iterator[None]:
 
 
 def remove_device(root: Path, name: str) -> None:
-    """Take a device away as unplugging does: its directory and the link to it."""
+    """Remove an RDMA device as unplugging does: its directory and the link to it."""
     link = root / "class/infiniband" / name
     shutil.rmtree(link.resolve())
     link.unlink()
 
 
 def add_virtual(root: Path, function: Function) -> None:
-    """Add a virtual function below its card, which is there and lists it then."""
+    """Add a virtual function below its card, which must be in the tree and will list it."""
     seat, place = function.seat, _place(function.seat)
     write(root, f"{place}/numa_node", str(-1 if seat.numa_node is None else seat.numa_node))
     link(root, f"{place}/physfn", f"../{seat.physical_function}")
@@ -135,7 +135,7 @@ def add_virtual(root: Path, function: Function) -> None:
 
 
 def remove_virtual(root: Path, link: Path) -> None:
-    """Remove the virtual function that `link`, a card's virtfnN, leads to, with its interface."""
+    """Remove the virtual function at `link`, a card's virtfnN, with its interface."""
     place = link.resolve()
     link.unlink()
     for netdev in place.glob("net/*"):
@@ -271,7 +271,7 @@ def _write_netdev(root: Path, above: str, port: Port, dev_port: int) -> None:
 
 
 def _write_bond(root: Path, place: str, port: Port) -> None:
-    """Write the bond above the interface at `place`, unless it is there."""
+    """Write the bond of the interface at `place`, unless the tree has it."""
     if port.bond and not (root / place / "master").is_symlink():
         _write_master(root, place, port.bond, _BOND)
 

@@ -64,7 +64,7 @@ def _netdev(where: str, netdev: Netdev) -> Iterator[str]:
 
 
 def _virtual(function: Function, by_address: dict[PciAddress, Function]) -> Iterator[str]:
-    """Yield an error where a card and its virtual functions do not match as in any kernel."""
+    """Yield an error where a card and its virtual functions contradict each other."""
     seat = function.seat
     missing = [name for name in seat.virtual_functions if name not in by_address]
     if missing:

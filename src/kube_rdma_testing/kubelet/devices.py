@@ -16,7 +16,7 @@ from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class ContainerPlace:
-    """A container of a pod. `affinity`: the NUMA nodes that the topology manager chose for it."""
+    """A container of a pod, with the NUMA nodes that the topology manager chose (`affinity`)."""
 
     pod: str = "pod"
     container: str = "c"
@@ -61,7 +61,7 @@ class Devices:
         }
 
     def checkpoint(self) -> str:
-        """Return the kubelet's file of devices (devicemanager/checkpoint), without its checksum."""
+        """Return the device manager's checkpoint file as text, without a valid checksum."""
         entries = [
             {
                 "PodUID": place.uid,
@@ -77,11 +77,11 @@ class Devices:
         return json.dumps({"Data": data, "Checksum": 0})
 
     def lose(self, resource: str) -> None:
-        """Mark all devices of a resource unhealthy, for its plugin is gone."""
+        """Mark all devices of a resource unhealthy, as when its plugin is gone."""
         self.devices[resource] = dict.fromkeys(self.devices.get(resource, ()), False)
 
     def restart(self) -> None:
-        """Forget all devices; what is registered and held is in the checkpoint."""
+        """Forget all lists of devices; registrations and holdings stay, as in the checkpoint."""
         self.devices.clear()
 
     def healthy(self, resource: str) -> list[str]:
@@ -95,7 +95,7 @@ class Devices:
         }
 
     def available(self, resource: str) -> tuple[str, ...]:
-        """Return the healthy devices that nobody holds; raise RuntimeError without healthy ones."""
+        """Return healthy devices that no container holds; raise RuntimeError if none is healthy."""
         if resource not in self.registered:
             raise RuntimeError(f"cannot allocate unregistered device {resource}")
         if not (healthy := self.healthy(resource)):

@@ -97,7 +97,7 @@ class FakeKubelet(RegistrationBase):
 
     @classmethod
     def at(cls, root: Path, *, refusals: int = 0) -> Self:
-        """Return a kubelet with all its folders below `root`, which are made."""
+        """Return a fake kubelet with all its folders below `root`, which are made."""
         for name in (DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES):
             (root / name).mkdir(exist_ok=True)
         return cls(root / DEVICE_PLUGINS, root=root, refusals=refusals)
@@ -115,7 +115,7 @@ class FakeKubelet(RegistrationBase):
         return self.store.devices
 
     async def start(self) -> None:
-        """Remove every socket of the directory, then listen; nothing is known of any plugin."""
+        """Remove every socket of the directory and listen, without any registered plugin."""
         self.store.restart()
         for path in self.directory.iterdir():
             if stat.S_ISSOCK(path.lstat().st_mode):
@@ -149,9 +149,9 @@ class FakeKubelet(RegistrationBase):
         self._servers.clear()
 
     async def restart(self, *, crash: bool = False, silent: bool = False) -> None:
-        """Stop and start; what containers hold is kept, as in the kubelet's checkpoint.
+        """Stop and start the kubelet; containers keep their devices, as in its checkpoint.
 
-        A `silent` one has not heard of its pods yet: `pod_resources.heard` are those that it has.
+        A `silent` one knows only the pods in `pod_resources.heard`.
         """
         await self.stop(crash=crash)
         if silent:
@@ -159,7 +159,7 @@ class FakeKubelet(RegistrationBase):
         await self.start()
 
     def hang_up(self, resource: str) -> None:
-        """Break the connection to the plugin of `resource`, as after an error on it."""
+        """Break the connection to the plugin of `resource`, as after an error."""
         self._clients[resource].channel.close()
 
     def forget(self, resource: str) -> None:
@@ -238,7 +238,7 @@ class FakeKubelet(RegistrationBase):
         self.started.append(place)
 
     def remove_pod(self, pod: str, namespace: str = "default") -> None:
-        """Release what the pod's containers hold; the checkpoint has it until the next writing."""
+        """Release the devices of the pod's containers; the checkpoint changes only when written."""
         for place, resource in list(self.store.holdings):
             if (place.namespace, place.pod) == (namespace, pod):
                 del self.store.holdings[place, resource]
@@ -257,7 +257,7 @@ class FakeKubelet(RegistrationBase):
     async def Register(  # noqa: N802  name of the wire
         self, stream: Stream[pb.RegisterRequest, pb.Empty]
     ) -> None:
-        """Check the request, dial the plugin back, then follow its devices."""
+        """Register a plugin: check its request, connect to it, and follow its devices."""
         request = await stream.recv_message()
         assert request
         # An absolute endpoint is looked for below the directory too, so it is not found.
@@ -269,7 +269,7 @@ class FakeKubelet(RegistrationBase):
         await stream.send_message(pb.Empty())
 
     async def connect(self, resource: str, path: Path, versions: list[str]) -> None:
-        """Dial a plugin and follow its devices; raise RuntimeError when it is not taken."""
+        """Connect to a plugin and follow its devices; raise RuntimeError when it is refused."""
         if self.refusals:
             self.refusals -= 1
             raise await self._refuse("failed to dial device plugin: context deadline exceeded")
@@ -313,7 +313,7 @@ class FakeKubelet(RegistrationBase):
         await self.disconnect(resource)
 
     async def disconnect(self, resource: str) -> None:
-        """Drop the client of `resource`: by name, not by client, as the device manager does."""
+        """Drop the client of `resource` by its name, as the device manager does."""
         current = self._clients.pop(resource, None)
         if current is not None:
             current.channel.close()

@@ -27,17 +27,17 @@ _NOTIFY_SECONDS = 5.0
 
 
 class Manager(Protocol):
-    """The device manager, which serves plugins of one type."""
+    """A protocol of managers, such as the device manager, that serve one type of plugin."""
 
     async def connect(self, resource: str, path: Path, versions: list[str]) -> None:
         """Connect to a plugin; raise RuntimeError when the manager refuses it."""
 
     async def disconnect(self, resource: str) -> None:
-        """Drop a plugin."""
+        """Drop the plugin of this name."""
 
 
 class FakeRegistry:
-    """The plugin watcher of a kubelet, which watches one folder between `start` and `stop`."""
+    """A fake of the kubelet's plugin watcher, which watches a folder from `start` to `stop`."""
 
     def __init__(self, folder: Path, manager: Manager) -> None:
         self._folder = folder
@@ -48,7 +48,7 @@ class FakeRegistry:
         self._watcher: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Register what is in the folder, watch for more."""
+        """Register the plugins whose sockets are in the folder, and watch it for more."""
         self._inotify = Inotify()
         self._inotify.add_watch(
             self._folder, Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO

@@ -84,7 +84,7 @@ class FakeCdiRuntime:
 
 
 def _devices(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return a document's edits by qualified name; raise ValueError as the library does."""
+    """Return a document's edits by qualified device name; raise ValueError as the library does."""
     _check_fields(spec, _SPEC, "specs.Spec")
     if spec["cdiVersion"] not in _VERSIONS:
         raise ValueError(f"invalid version {spec['cdiVersion']!r}")
@@ -136,6 +136,6 @@ def _check_hooks(hooks: list[dict[str, Any]]) -> None:
 
 
 def _check_fields(given: dict[str, Any], fields: set[str], where: str) -> None:
-    """Raise ValueError for a field that is not known, as the library does (KnownFields)."""
+    """Raise ValueError for an unknown field, as the library does (KnownFields)."""
     for name in given.keys() - fields:
         raise ValueError(f"field {name} not found in type {where}")

@@ -52,7 +52,7 @@ class FakeCriRuntime(RuntimeServiceBase):
         await self._server.end()
 
     def run(self, sandbox: PodSandbox, netns: str = "") -> None:
-        """Add a sandbox; `netns` is empty on the host's network."""
+        """Add a pod sandbox; an empty `netns` means the host's network."""
         self._sandboxes[sandbox.container] = sandbox, netns
 
     def make(self, container: ContainerId, spec: object) -> None:

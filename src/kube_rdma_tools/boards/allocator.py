@@ -63,7 +63,7 @@ class BoardAllocator:
 
 @contextmanager
 def allocator(root: Path) -> Iterator[BoardAllocator]:
-    """Build the program from the checkout at `root` and yield it as it runs."""
+    """Build the allocator's program from the checkout at `root`, and yield it running."""
     # A store of its own: the lab's parts are counted and pruned without it.
     with Store(cache_root() / "bench") as store:
         program = build_module(store, "allocator", root / MODULES) / "allocator"
@@ -83,7 +83,7 @@ def _claim(options: ClaimOptions) -> dict[str, Any]:
 
 
 def _defaulted(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request with the defaults of pkg/apis/resource/v1/defaults.go."""
+    """Return a device request with the API server's defaults (pkg/apis/resource/v1/defaults.go)."""
     if "exactly" in request:
         return {**request, "exactly": _counted(request["exactly"])}
     return {**request, "firstAvailable": list(map(_counted, request["firstAvailable"]))}

@@ -67,7 +67,7 @@ class Board(Frozen):
 
 
 def boards() -> Iterator[Board]:
-    """Yield all example machines that have a GPU and a card to ask for, by name."""
+    """Yield all example machines that have GPUs and cards, by name."""
     return (one for one in map(board, machines.names(machines.WELL)) if one.gpus and one.cards)
 
 
@@ -100,7 +100,7 @@ def board(name: str) -> Board:
 
 
 def _card_slices(survey: Survey, pool: CardPool) -> list[dict[str, Any]]:
-    """Return the slices that the agent of the preset publishes on a new node."""
+    """Return the card slices that an agent of the preset publishes on a new node."""
     wished = parse_config(PRESETS[pool]["agent"]["config"].encode(), pool).pools
     cards = node_cards(survey)
     pools, _ = resolve(wished, cards, survey)
@@ -113,7 +113,7 @@ def _card_slices(survey: Survey, pool: CardPool) -> list[dict[str, Any]]:
 
 
 def _gpu_slices(spec: dict[str, Any], driver: GpuDriver) -> list[dict[str, Any]]:
-    """Return the slice of the GPUs, without their NUMA nodes for the older driver."""
+    """Return the GPUs' slice; the older driver's lacks their NUMA nodes."""
     if not spec["devices"]:
         return []
     if driver is GpuDriver.OLD:

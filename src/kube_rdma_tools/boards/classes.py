@@ -13,7 +13,7 @@ from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER
 
 
 def device_classes() -> list[dict[str, Any]]:
-    """Return all DeviceClasses as objects."""
+    """Return the DeviceClasses of kube-rdma and the one of GPUs as objects."""
     made = objects([assignment("claims.enabled=true")], "default", "claims")
     gpus = {
         "apiVersion": "resource.k8s.io/v1",

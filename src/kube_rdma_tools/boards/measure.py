@@ -28,7 +28,7 @@ class NearCards(Frozen):
 
     @property
     def gpus(self) -> int:
-        """Return the number of all GPUs."""
+        """Return the number of GPUs in all three places."""
         return self.root + self.numa_node + self.elsewhere
 
 
@@ -40,7 +40,7 @@ class Request(Frozen):
 
     @property
     def cards(self) -> int:
-        """Return the number of cards of one pod."""
+        """Return the number of cards that one pod asks for."""
         return self.options.cards or (self.options.gpus if self.options.reach else 1)
 
 

@@ -207,7 +207,7 @@ def _claimed(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _apart(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Show that two pods of different roles are on two nodes."""
+    """Prove that two pods of different roles are on two nodes."""
     nodes = {pod: _node(options, recorder, pod) for pod in (PREFILL, DECODE)}
     if len(set(nodes.values())) < len(nodes):
         raise Unproven(CheckVerdict.NOT_MET, "both pods are on one node")

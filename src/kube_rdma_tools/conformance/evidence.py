@@ -14,7 +14,7 @@ from kube_base.frozen import Frozen
 
 
 class CheckVerdict(StrEnum):
-    """The verdict on a check."""
+    """The verdict on a conformance check: met, not met, or not run."""
 
     MET = "met"
     NOT_MET = "not met"
@@ -38,7 +38,7 @@ class CommandOutcome(Frozen):
 
     @property
     def last(self) -> str:
-        """Return the last line of all that the command printed, which says why it failed."""
+        """Return the last line of a command's output, which tells why it failed."""
         lines = f"{self.text}\n{self.errors}".strip().splitlines()
         return lines[-1] if lines else "it printed nothing"
 
@@ -99,7 +99,7 @@ class Recorder:
         return tuple(self._commands)
 
     def tried(self, *words: str, stdin: str = "") -> CommandOutcome:
-        """Return the outcome of a command, whatever its exit code."""
+        """Run a command and return its outcome, whatever its exit code."""
         outcome = self._run(words, stdin)
         self._commands.append(RecordedCommand(words, stdin, outcome))
         return outcome

@@ -26,7 +26,7 @@ _FENCE = "~~~~"  # none of a command's output ends it
 
 
 class ConformanceScene(Frozen):
-    """The day and the versions of a run, by name, in the order in which a page shows them."""
+    """The day of a conformance run, and versions by name, in the order of a page."""
 
     date: str
     versions: tuple[tuple[str, str], ...]
@@ -39,7 +39,7 @@ def files(items: Sequence[ConformanceItem], scene: ConformanceScene) -> Mapping[
 
 
 def summary(items: Sequence[ConformanceItem]) -> str:
-    """Return a line for each item and check, as text for the terminal."""
+    """Return a line for each item and check, for the terminal."""
     lines = []
     for item in items:
         lines.append(f"{item.id} (KAR-{item.number}): {item.status or 'nothing was run'}")

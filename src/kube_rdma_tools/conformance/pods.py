@@ -38,7 +38,7 @@ def pair(options: ConformanceOptions) -> str:
 
 
 def large(options: ConformanceOptions, shares: int) -> str:
-    """Return the manifest of a pod that asks for `shares` shares."""
+    """Return the manifest of a pod that asks for this many shares."""
     return _listed(_pod(options, LARGE, shares))
 
 

@@ -63,7 +63,7 @@ class Score(Frozen):
 
 
 def judge(items: Iterable[Mapping[str, Any]]) -> tuple[Judgement, ...]:
-    """Judge the pods of the check among objects of a cluster; Events tell of those that wait."""
+    """Judge the check's pods among a cluster's objects; Events explain those that wait."""
     pods: list[Mapping[str, Any]] = []
     warnings: dict[str, list[str]] = defaultdict(list)
     for item in items:

@@ -38,7 +38,7 @@ def pod_security(objects: Sequence[Json], environment: Environment) -> Iterator[
 
 
 def _level(objects: Sequence[Json], namespace: str, environment: Environment) -> SecurityLevel:
-    """Return the level that is enforced in a namespace, by its label or the cluster's default."""
+    """Return the Pod Security level enforced in a namespace, by label or the cluster's default."""
     if namespace in environment.exempt:
         return SecurityLevel.PRIVILEGED
     for made in objects:

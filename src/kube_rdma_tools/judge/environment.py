@@ -116,7 +116,7 @@ class TakenObject(Frozen):
 
 
 class TakenDefinition(Frozen):
-    """A CustomResourceDefinition of another installation."""
+    """A CustomResourceDefinition that another installation has already."""
 
     name: str  # plural.group
     kind: str
@@ -125,7 +125,7 @@ class TakenDefinition(Frozen):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the words that kubectl takes without the group: plural, singular, short names."""
+        """Return the words for the kind that kubectl takes without a group, such as short names."""
         return (self.name.partition(".")[0], self.kind.lower(), *self.short_names)
 
     @property

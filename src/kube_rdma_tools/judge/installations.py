@@ -37,12 +37,12 @@ _FUNCTIONS = '{"resourceList": [{"resourceName": "a", "selectors": {"pfNames": [
 
 
 def distribution(environment: Environment) -> str:
-    """Return the distribution of an environment: the first that the product knows."""
+    """Return the first distribution of an environment that the product knows."""
     return next(name for name in environment.distributions if name in DISTRIBUTIONS)
 
 
 def installation(preset: str, environment: Environment) -> tuple[Json, ...]:
-    """Return all objects of a preset as someone installs it in an environment."""
+    """Return all objects of a preset as its users would install it in an environment."""
     given = dict(environment.values)
     if PRESETS[preset].get("networks", {}).get("install") and not _has_networks(environment):
         given.setdefault(_NETWORKS, "true")  # as the chart does by itself (chart_templates)
@@ -59,7 +59,7 @@ def assignments(environment: Environment, given: Mapping[str, str]) -> tuple[str
 
 
 def _has_networks(environment: Environment) -> bool:
-    """Decide whether another installation has the definition of networks."""
+    """Decide whether another installation has NetworkAttachmentDefinition already."""
     return any(
         definition.kind == "NetworkAttachmentDefinition"
         for neighbour in environment.neighbours

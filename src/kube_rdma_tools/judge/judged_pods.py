@@ -71,12 +71,12 @@ class JudgedPod(Frozen):
 
     @property
     def security(self) -> Json:
-        """Return the security context of the whole pod."""
+        """Return the pod's security context."""
         return dict(self.spec.get("securityContext") or {})
 
     @property
     def host_folders(self) -> dict[str, Json]:
-        """Return the hostPath of each volume that is one, by the volume's name."""
+        """Return the hostPath of each hostPath volume, by the volume's name."""
         return {
             volume["name"]: volume["hostPath"]
             for volume in self.spec.get("volumes") or ()
@@ -84,20 +84,20 @@ class JudgedPod(Frozen):
         }
 
     def effective(self, container: JudgedContainer, key: str) -> Any:
-        """Return a field of a container's security context, else that of the pod."""
+        """Return a field of a container's security context, or else of the pod's."""
         own = container.security.get(key)
         return self.security.get(key) if own is None else own
 
     def violation(
         self, field: str, problem: str, remedy: str, container: JudgedContainer | None = None
     ) -> Violation:
-        """Return a violation at a field below the pod's spec, or below one of its containers."""
+        """Return a violation of a field below the pod's spec, or below one of its containers."""
         name, path = (container.name, container.path) if container else ("", self.path)
         return Violation(self.where, name, f"{path}.{field}", problem, remedy)
 
 
 def judged_pods(objects: Sequence[Json]) -> Iterator[JudgedPod]:
-    """Yield the pods of all objects that make any."""
+    """Yield the pod of each object that makes any, such as a DaemonSet or a Deployment."""
     for made in objects:
         path = _PATHS.get(made["kind"])
         if path is None:

@@ -73,7 +73,7 @@ def _named_type(pod: JudgedPod, container: JudgedContainer) -> str:
 
 
 def _folders(pod: JudgedPod, container: JudgedContainer) -> list[str]:
-    """Return the host's folders that a container mounts."""
+    """Return the paths of the host's folders that a container mounts."""
     folders = pod.host_folders
     return [
         str(folders[mount["name"]]["path"])
@@ -138,6 +138,6 @@ def _places(paths: NodePaths) -> dict[str, tuple[str, ...]]:
 
 
 def _below(path: str, tops: Sequence[str]) -> bool:
-    """Decide whether a path is one of these folders, or in one of them."""
+    """Decide whether a path is in one of these folders, or is one."""
     whole = path.rstrip("/") + "/"
     return any(whole.startswith(top.rstrip("/") + "/") for top in tops)

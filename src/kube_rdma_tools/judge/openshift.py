@@ -30,7 +30,7 @@ Refusal: TypeAlias = tuple[str, str, str]
 def admitted_by(
     objects: Sequence[Json], pod: JudgedPod, constraints: Sequence[SecurityConstraint]
 ) -> tuple[SecurityConstraint, ...]:
-    """Return the constraints that the pod's account may use."""
+    """Return the constraints that a pod's account may use."""
     bound = {
         made["roleRef"]["name"].removeprefix(CONSTRAINT_ROLE)
         for made in objects
@@ -43,7 +43,7 @@ def admitted_by(
 
 
 def _is_account(subject: Json, pod: JudgedPod) -> bool:
-    """Decide whether the subject of a binding is the account of a pod, or a group that it is in."""
+    """Decide whether a binding's subject is the pod's account or one of its groups."""
     if subject["kind"] == "ServiceAccount":
         return (subject["name"], subject["namespace"]) == (pod.account, pod.namespace)
     groups = ("system:authenticated", "system:serviceaccounts")

@@ -86,7 +86,7 @@ class SecurityControl(Frozen):
 
 
 def host_namespaces(pod: JudgedPod) -> Breaches:
-    """Yield the fields that share a namespace of the host."""
+    """Yield the pod's fields that share a namespace of the host."""
     for name in HOST_FIELDS:
         if pod.spec.get(name):
             yield Breach(name, "true")
@@ -106,7 +106,7 @@ def host_volumes(pod: JudgedPod) -> Breaches:
 
 
 def host_ports(pod: JudgedPod) -> Breaches:
-    """Yield the ports of the host; on its network a container's port is one."""
+    """Yield the ports of the host that containers use; with hostNetwork all ports count."""
     for container in pod.containers:
         for port in container.body.get("ports") or ():
             number = port.get("hostPort")
@@ -117,7 +117,7 @@ def host_ports(pod: JudgedPod) -> Breaches:
 
 
 def added_capabilities(pod: JudgedPod, allowed: Collection[str]) -> Breaches:
-    """Yield the capabilities that containers add beyond those that are allowed."""
+    """Yield capabilities that containers add and the level does not allow."""
     for container in pod.containers:
         added = (container.security.get("capabilities") or {}).get("add") or ()
         if beyond := [name for name in added if name not in allowed]:
@@ -165,7 +165,7 @@ def _proc_mount(pod: JudgedPod) -> Breaches:
 
 
 def _probe_hosts(pod: JudgedPod) -> Breaches:
-    """Yield the probes and hooks that ask another host than the pod."""
+    """Yield probes and hooks with a host other than the pod."""
     for container in pod.containers:
         hooks = container.body.get("lifecycle") or {}
         probes = {name: container.body.get(name) for name in _PROBES} | hooks
@@ -183,7 +183,7 @@ def _sysctls(pod: JudgedPod) -> Breaches:
 
 
 def volume_types(pod: JudgedPod, allowed: Collection[str]) -> Breaches:
-    """Yield the volumes of another type than the allowed ones."""
+    """Yield volumes whose type the level does not allow."""
     for volume in pod.spec.get("volumes") or ():
         for kind in volume.keys() - {"name"} - set(allowed):
             yield Breach(f"volumes[{volume['name']}]", kind)
@@ -244,7 +244,7 @@ CONTROLS = (
 
 
 def controls(level: SecurityLevel) -> tuple[SecurityControl, ...]:
-    """Return the controls of a level."""
+    """Return the controls of a Pod Security level."""
     if level is SecurityLevel.PRIVILEGED:
         return ()
     return tuple(

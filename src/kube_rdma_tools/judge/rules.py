@@ -58,5 +58,5 @@ def judge(objects: Sequence[Json], environment: Environment) -> tuple[Violation,
 
 
 def meaning(name: str) -> str:
-    """Return the sentence of a rule, the first line of its docstring."""
+    """Return the sentence that explains a rule, which is the first line of its docstring."""
     return (RULES[name].__doc__ or "").partition("\n")[0].rstrip(".")

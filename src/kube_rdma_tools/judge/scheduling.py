@@ -99,7 +99,7 @@ def _labelled(node: JudgedNode, pods: Sequence[JudgedPod]) -> JudgedNode:
 
 
 def _missed(pod: JudgedPod, node: JudgedNode) -> tuple[str, str, str]:
-    """Return field, problem and remedy of a DaemonSet that leaves a node with cards out."""
+    """Return field, problem and remedy if a DaemonSet leaves out a node with cards."""
     repelling = [taint.key for taint in node.taints if not tolerated(taint, pod)]
     if repelling:
         problem = f"node {node.name} has cards and the taint {', '.join(repelling)}"
@@ -113,7 +113,7 @@ def _missed(pod: JudgedPod, node: JudgedNode) -> tuple[str, str, str]:
 
 
 def takes(node: JudgedNode, pod: JudgedPod) -> bool:
-    """Decide whether a pod may be put on a node."""
+    """Decide whether the scheduler may put a pod on a node."""
     labels = node.all_labels
     affinity: Mapping[str, Any] | None = pod.spec.get("affinity", {}).get("nodeAffinity", {})
     return (
@@ -125,7 +125,7 @@ def takes(node: JudgedNode, pod: JudgedPod) -> bool:
 
 
 def _selector(pod: JudgedPod) -> dict[str, str]:
-    """Return the labels that a pod asks for, without those that kube-rdma writes itself."""
+    """Return a pod's nodeSelector, without labels that kube-rdma itself sets."""
     selector = pod.spec.get("nodeSelector") or {}
     return {key: value for key, value in selector.items() if not key.startswith(OWN_LABELS)}
 
@@ -136,7 +136,7 @@ def _asks_own_label(pod: JudgedPod) -> bool:
 
 
 def tolerated(taint: Taint, pod: JudgedPod) -> bool:
-    """Decide whether a pod tolerates a taint, or the taint repels no pod."""
+    """Decide whether a pod tolerates a taint, or the taint does not repel pods."""
     tolerations = pod.spec.get("tolerations") or ()
     return taint.effect not in _REPELLING or any(_tolerates(row, taint) for row in tolerations)
 

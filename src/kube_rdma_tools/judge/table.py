@@ -22,7 +22,7 @@ _NOTHING, _BELOW, _DEEPER = "·", "  ", "      "
 
 
 class JudgedPreset(Frozen):
-    """The violations of a preset in an environment."""
+    """A preset in an environment, with the violations of its installation."""
 
     environment: Environment
     preset: str
@@ -30,7 +30,7 @@ class JudgedPreset(Frozen):
 
 
 def table(judged: Sequence[JudgedPreset]) -> Iterator[str]:
-    """Yield all lines of the page."""
+    """Yield all lines of the judge's page: the matrix, then each violation."""
     yield from _matrix(judged)
     rules = _by_rule(judged)
     for name, objects in rules.items():
@@ -65,7 +65,7 @@ def _matrix(judged: Sequence[JudgedPreset]) -> Iterator[str]:
 def _by_rule(
     judged: Sequence[JudgedPreset],
 ) -> Mapping[str, Mapping[tuple[str, str], list[tuple[JudgedPreset, Violation]]]]:
-    """Return the violations of each rule and object, in the order of the rules."""
+    """Group the violations by rule and object, in the order of the rules."""
     broken: dict[str, dict[tuple[str, str], list[tuple[JudgedPreset, Violation]]]] = {}
     for name in RULES:
         objects = defaultdict(list)

@@ -145,7 +145,7 @@ def _has_annotation(made: Json, container: str) -> bool:
 
 
 def _container(path: str) -> str:
-    """Return the name of the container that a path leads through, "" for none."""
+    """Return the name of the container in a field's path, "" for none."""
     for name in ("containers[", "initContainers["):
         if name in path:
             return path.partition(name)[2].partition("]")[0]

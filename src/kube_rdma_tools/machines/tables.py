@@ -20,7 +20,7 @@ _GPUS = "GPU class vendor:device driver below NUMA"
 
 
 def picture(survey: Survey) -> str:
-    """Return tables of devices by port, PCI functions, network functions and GPUs, and verdicts."""
+    """Return a survey as tables of ports, PCI functions, network functions, GPUs and verdicts."""
     seats = {d.seat.pci: d.seat for d in survey.devices if d.seat}
     tables = [
         _table(_DEVICES, [row for device in survey.devices for row in _ports(device)]),
@@ -65,7 +65,7 @@ def _netdevs(port: Port) -> Iterable[str | None]:
 
 
 def _gids(port: Port, netdev: str | None) -> str:
-    """Return the indexes of the GIDs of one interface, as 0,1,5."""
+    """Return the indexes of an interface's GIDs as text, such as 0,1,5."""
     return ",".join(str(gid.index) for gid in port.gids if gid.netdev == netdev)
 
 

@@ -63,7 +63,7 @@ def _read(line: str) -> list[TextEntry]:
 
 
 def _squeezed(data: bytes) -> str:
-    """Return bytes in hexadecimal digits, with long runs of one byte as ``00*256``."""
+    """Return bytes as hexadecimal text, with long runs of one byte as ``00*256``."""
     runs = re.finditer(rb"(?s)((.)\2{15,})|(?:(?!(.)\3{15}).)+", data)
     return " ".join(f"{run[2].hex()}*{len(run[1])}" if run[1] else run[0].hex() for run in runs)
 

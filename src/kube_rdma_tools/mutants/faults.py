@@ -46,7 +46,7 @@ class Mutation(Frozen):
 
 
 def faults(source: str) -> list[Mutation]:
-    """Return every single fault of a file, in the order of its lines.
+    """Return every possible mutation of a file, in the order of its lines.
 
     `source` is a module that compiles; so does that of each fault.
     """
@@ -63,7 +63,7 @@ def faults(source: str) -> list[Mutation]:
 
 
 def _fault(text: bytes, starts: list[int], node: ast.AST, changed: ast.AST) -> Mutation:
-    """Return the mutation that puts `changed` in the place of `node`."""
+    """Return the mutation of the file in which `changed` replaces `node`."""
     assert isinstance(node, ast.expr | ast.stmt)
     assert node.end_lineno is not None
     assert node.end_col_offset is not None
@@ -77,7 +77,7 @@ def _fault(text: bytes, starts: list[int], node: ast.AST, changed: ast.AST) -> M
 
 
 def _code(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements and expressions that do something when the program runs."""
+    """Yield the statements and expressions that have an effect when the program runs."""
     yield node
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list", "type_params", "bases"}:

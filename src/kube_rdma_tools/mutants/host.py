@@ -81,7 +81,7 @@ class _Trial:
         gc.freeze()
 
     def noticed_by(self, fault: Mapping[str, Any]) -> str:
-        """Return the first test that fails with a fault and passes without; empty: there is none.
+        """Return the first test that fails with a fault and passes without it, "" without one.
 
         The file has the fault too, for modules that a test imports late and programs that it runs.
         """

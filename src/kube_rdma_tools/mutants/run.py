@@ -34,7 +34,7 @@ _PATIENCE = 1200.0  # seconds for the tests of one file; a fault may make a prog
 
 
 class DrawnFault(Frozen):
-    """A fault that was drawn for a run; its file is relative to the checkout."""
+    """A fault that was drawn at random for a run; its file is relative to the checkout."""
 
     file: Path
     fault: Mutation
@@ -48,12 +48,12 @@ class MutationOutcome(Frozen):
 
 
 class _Calls(Frozen):
-    """The functions that each test calls, as ``FILE NAME``, from one run of all tests."""
+    """The functions that each test calls, as ``FILE NAME``, recorded in one run of all tests."""
 
     of_test: dict[str, frozenset[str]]
 
     def tests(self, functions: Sequence[str]) -> list[str]:
-        """Return the tests that call one of these, those that call the fewest functions first."""
+        """Return the tests that call one of these functions, those with fewest calls first."""
         chosen = [name for name, called in self.of_test.items() if called & frozenset(functions)]
         return sorted(chosen, key=lambda name: (len(self.of_test[name]), name))
 
@@ -121,7 +121,7 @@ def _copy(checkout: Path, folder: Path) -> Path:
 
 
 def _functions(checkout: Path, drawn: DrawnFault) -> list[str]:
-    """Return the functions that a fault is in; raise ValueError when it is in none."""
+    """Return the functions that contain a fault; raise ValueError when none does."""
     source = (checkout / drawn.file).read_text(encoding="utf-8")
     changed = changed_functions(source, drawn.fault.source, str(drawn.file))
     if any("<lambda>" in code.co_qualname for code in changed):
@@ -130,7 +130,7 @@ def _functions(checkout: Path, drawn: DrawnFault) -> list[str]:
 
 
 def _calls(checkout: Path, folder: Path, workers: int) -> _Calls:
-    """Run all tests on a copy whose functions note that they are called."""
+    """Run all tests on a copy of the source that records which functions they call."""
     source = _copy(checkout, folder)
     for path in (source / "kube_rdma").rglob("*.py"):
         name = str(path.relative_to(folder))

@@ -19,14 +19,14 @@ GZIP_LEVEL = 6
 
 
 class ArchivedFile(Frozen):
-    """A file of an archive: its bytes, and whether it is a program."""
+    """A file for an archive: its bytes, and whether it is executable."""
 
     data: bytes
     runs: bool = False
 
 
 def unpack(archive: bytes, folder: Path) -> None:
-    """Write the files of a tar, compressed or not, into a folder."""
+    """Unpack a tar, compressed or not, into a folder."""
     words: list[str | Path] = ["tar", "--extract", "--directory", folder, "--numeric-owner"]
     if archive.startswith(b"\x1f\x8b"):
         words.append("--gzip")

@@ -21,7 +21,7 @@ CONTENT_TYPE = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
 
 def write_chart(folder: Path, target: Path, identity: ReleaseIdentity) -> tuple[Path, Path]:
-    """Write the chart of a folder into `target` in both forms, and return the files."""
+    """Write a Helm chart into `target` as a package and as an OCI layout; return both files."""
     described: dict[str, Any] = yaml.safe_load((folder / "Chart.yaml").read_text())
     name = f"{described['name']}-{described['version']}"
     package, artefact = (

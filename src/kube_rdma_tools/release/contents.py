@@ -40,7 +40,7 @@ class ImageComponent(Frozen):
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Write the files of an image's layers into a folder, the upper over the lower."""
+    """Unpack an image's layers into a folder, upper ones over lower ones."""
     folder.mkdir()
     with tarfile.open(archive) as tar:
         (image,) = json.loads(read_member(tar, "manifest.json"))
@@ -83,7 +83,7 @@ def _python(root: Path) -> Iterator[ImageComponent]:
 
 
 def _licences(metadata: PackageMetadata) -> tuple[str, ...]:
-    """Return a package's licence: an expression (PEP 639), else what older fields have."""
+    """Return a Python package's licence: an expression (PEP 639), else from older fields."""
     fields: dict[str, list[str]] = {
         name: metadata.get_all(name) or []
         for name in ("License-Expression", "Classifier", "License")

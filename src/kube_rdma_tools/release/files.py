@@ -82,7 +82,7 @@ def write_release(
 
 
 def write_bundle(root: Path, fresh: Path, identity: ReleaseIdentity) -> None:
-    """Write the bundle for OLM, if the release names its image: nobody can set it there."""
+    """Write the OLM bundle, if the release names its image, which users cannot set there."""
     if not identity.image:
         return
     chart, policy = (
@@ -135,7 +135,7 @@ def write_lists(
 
 
 def write_plugins(fresh: Path, identity: ReleaseIdentity, images: Sequence[BuiltImage]) -> None:
-    """Write the plugin of kubectl for each architecture, and krew's manifest of them."""
+    """Write the kubectl plugin's archive for each architecture, and krew's manifest."""
     digests = {}
     for image in images:
         name = f"{plugin.PROGRAM}-{identity.version.semantic}-linux-{image.architecture}.tar.gz"

@@ -17,7 +17,7 @@ from kube_rdma_tools.release.version import ReleaseVersion, of_checkout
 
 
 class ReleaseIdentity(Frozen):
-    """A version of one commit, and the addresses under which its files will be found."""
+    """The identity of a release: its version and commit, and the addresses of its files."""
 
     version: ReleaseVersion
     commit: str
@@ -27,17 +27,17 @@ class ReleaseIdentity(Frozen):
 
     @property
     def reference(self) -> str:
-        """Return the full name of the image in its archive."""
+        """Return the image's full name, as its archive has it."""
         return f"{self.image or product.IMAGE}:{self.version.semantic}"
 
     @property
     def time(self) -> dt.datetime:
-        """Return the time of the commit."""
+        """Return the time of the commit, in UTC."""
         return dt.datetime.fromtimestamp(self.epoch, dt.UTC)
 
 
 def of_checkout_as(root: Path, image: str, downloads: str) -> ReleaseIdentity:
-    """Return what the checked-out commit is released as; raise Refused if it is not clean."""
+    """Return the release identity of the checked-out commit; raise Refused if it is not clean."""
     if changed := ask(["git", "-C", root, "status", "--porcelain", "--untracked-files=no"]):
         raise Refused(
             f"{len(changed.splitlines())} changed files are not committed",
@@ -53,7 +53,7 @@ def of_checkout_as(root: Path, image: str, downloads: str) -> ReleaseIdentity:
 
 
 def check_changelog(text: str, version: ReleaseVersion) -> None:
-    """Raise Refused where the changelog has no section with a day for a version."""
+    """Raise Refused unless the changelog has a section with a date for the version."""
     heading = f"## [{version.semantic}] - 20"
     if not any(line.startswith(heading) for line in text.splitlines()):
         raise Refused(

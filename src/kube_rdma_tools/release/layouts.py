@@ -37,7 +37,7 @@ class Blob(Frozen):
 
 
 def json_blob(media_type: str, value: object) -> Blob:
-    """Return a blob of JSON whose bytes follow from the value."""
+    """Return a value as a blob of JSON, with equal bytes for equal values."""
     return Blob(media_type, as_json(value))
 
 
@@ -85,14 +85,14 @@ def write_joined(target: Path, reference: str, archives: Sequence[Path]) -> None
 
 
 def manifest_digest(archive: Path) -> str:
-    """Return the digest of the one image of an archive."""
+    """Return the manifest digest of the only image of an archive."""
     with tarfile.open(archive) as tar:
         (entry,) = json.loads(read_member(tar, "index.json"))["manifests"]
     return str(entry["digest"])
 
 
 def read_member(tar: tarfile.TarFile, name: str) -> bytes:
-    """Return the bytes of a file of an archive."""
+    """Return the bytes of a tar's member."""
     file = tar.extractfile(name)
     assert file is not None, f"{name} is not a file"
     return file.read()

@@ -67,7 +67,7 @@ kube-rdma has not run on OpenShift, nor on RDMA hardware.
 
 
 def bundle_files(repository: str, chart: Json, policy: Json) -> dict[str, ArchivedFile]:
-    """Return the files of the bundle by their path, for the image in a repository.
+    """Return the files of the OLM bundle by path, for an image in a repository.
 
     `chart` is Chart.yaml, which describes the product; `policy` an example of a NicClusterPolicy,
     which gets the image.
@@ -97,7 +97,7 @@ def bundle_files(repository: str, chart: Json, policy: Json) -> dict[str, Archiv
 
 
 def _service_version(repository: str, chart: Json, policy: Json, made: Sequence[Json]) -> Json:
-    """Return the ClusterServiceVersion of these objects."""
+    """Return the ClusterServiceVersion that installs these objects."""
     version = chart["version"]
     registry, _, image = repository.rpartition("/")
     plugin = {"repository": registry, "image": image, "version": version}

@@ -62,7 +62,7 @@ ENTRIES = {PROGRAM: ("main", "main"), COMPLETION: ("completion", "of_kubectl")}
 def plugin_files(
     root: Path, architecture: str, listed: Sequence[ImageComponent]
 ) -> dict[str, ArchivedFile]:
-    """Return the files of the archive, from the unpacked image of an architecture."""
+    """Return the files of the kubectl plugin's archive, from an unpacked image."""
     folder, loader = LOADERS[architecture]
     files = {
         **dict(_started(loader)),
@@ -93,7 +93,7 @@ def _started(loader: str) -> Iterator[tuple[str, ArchivedFile]]:
 
 
 def needed(programs: Iterable[bytes], libraries: Mapping[str, Path]) -> tuple[str, ...]:
-    """Return the names of libraries that programs load, and that those load in turn.
+    """Return the names of libraries that programs load, and those that these load in turn.
 
     A program has the names of its libraries as text (ELF, DT_NEEDED in .dynstr). A name that stands
     there for another reason brings a file too many, which does no harm.
@@ -109,7 +109,7 @@ def needed(programs: Iterable[bytes], libraries: Mapping[str, Path]) -> tuple[st
 
 
 def _below(folder: Path, top: str) -> Iterator[tuple[str, ArchivedFile]]:
-    """Yield every file below a folder; a relative link becomes the file that it leads to."""
+    """Yield every file below a folder, with relative links resolved to files."""
     for path in sorted(folder.rglob("*")):
         absolute = path.is_symlink() and path.readlink().is_absolute()
         if path.is_file() and not absolute:  # Debian has links to /etc

@@ -11,5 +11,5 @@ from kube_rdma_tools.release.source_tree import SourceTree
 
 
 def write_packages(tree: SourceTree, target: Path) -> None:
-    """Write the wheel and the source archive into a folder."""
+    """Build kube-rdma's wheel and source archive into a folder."""
     tree.run("hatchling", "build", "--target", "sdist", "--target", "wheel", "--directory", target)

@@ -26,7 +26,7 @@ NAMES = uuid.UUID("0d0c1f6e-6a53-4b0a-8c0b-5a4c6a9f3e27")  # of no other use
 def sbom(
     identity: ReleaseIdentity, architecture: str, digest: str, listed: Sequence[ImageComponent]
 ) -> str:
-    """Return the document for the image of an architecture whose manifest has this digest."""
+    """Return the CycloneDX document of an image, by its architecture and manifest digest."""
     url = PackageURL(
         "oci",
         name="kube-rdma",
@@ -72,7 +72,7 @@ def _url(part: ImageComponent) -> PackageURL:
 
 
 def _licenses(part: ImageComponent) -> list[License]:
-    """Return one licence as an SPDX expression, several or those of Debian by their names."""
+    """Return a component's licences: one as SPDX expression, several or Debian's by name."""
     factory = LicenseFactory()
     if part.kind != "deb" and len(part.licences) == 1:
         return [factory.make_from_string(part.licences[0])]

@@ -64,7 +64,7 @@ class SourceTree(Frozen):
     epoch: int
 
     def run(self, *words: str | Path) -> None:
-        """Run a module of Python in the tree, on the tree's own packages."""
+        """Run a Python module of the tree with the tree's own packages."""
         done = subprocess.run(
             [sys.executable, "-m", *words],
             cwd=self.root,

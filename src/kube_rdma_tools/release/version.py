@@ -28,7 +28,7 @@ class ReleaseVersion(Frozen):
 
     @property
     def semantic(self) -> str:
-        """Return the form of Helm, krew, image and git tags: 0.1.0, 0.2.0-rc.1, 0.1.0-dev.12."""
+        """Return the version as Helm, krew and tags write it: 0.1.0, 0.2.0-rc.1, 0.1.0-dev.12."""
         version = Version(self.python)
         base = ".".join(map(str, version.release))
         parts = [f"{version.pre[0]}.{version.pre[1]}"] if version.pre else []
@@ -55,7 +55,7 @@ def of_checkout(root: Path) -> ReleaseVersion:
 
 
 def written_version(text: str) -> str:
-    """Return the version that the source names."""
+    """Return the version that the source file has."""
     match = WRITTEN.search(text)
     if match is None:
         raise Broken(f"{SOURCE} names no version")
@@ -81,10 +81,9 @@ def commit_of(root: Path, changed: str) -> str:
 
 
 def decide(written: str, tag: str, commits: int) -> ReleaseVersion:
-    """Return the version of a commit: `commits` after the last tag, or after none if it is empty.
+    """Return a commit's version; `commits` counts those after the last tag, or all without one.
 
-    `written` is what the source names. It is the version of a tagged commit, and that of the next
-    tag everywhere else.
+    `written` is what the source names. A tagged commit has that version; other commits lead to it.
     """
     development = ReleaseVersion(f"{written}.dev{commits}")
     if not tag:

@@ -18,7 +18,7 @@ _NAMES = {"platform.agentAccount": "agent", "platform.controller": "controller"}
 
 
 def granted() -> frozenset[Right]:
-    """Return every right of every role."""
+    """Return every right that the product's roles grant."""
     return frozenset(
         right
         for listed in blueprints().values()

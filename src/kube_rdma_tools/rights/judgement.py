@@ -52,6 +52,6 @@ def findings(
 
 
 def _is_granted(asked: Right, granted: Collection[Right]) -> bool:
-    """Decide whether a role of the account grants a right that was refused before its binding."""
+    """Decide whether a role of the account grants a right that was refused to it."""
     roles = _ROLES_OF[asked.role]
     return any(Right(role, asked.resource, asked.verb) in granted for role in roles)

@@ -33,7 +33,7 @@ _NAMES = {
 
 
 def tables() -> str:
-    """Return a table for each role, a row for each resource; raise KeyError without a reason."""
+    """Return a table of rights for each role; raise KeyError for a right without a reason."""
     order = list(_NAMES)
     rights = sorted(granted(), key=lambda right: (order.index(right.role), right))
     lines = []
@@ -46,7 +46,7 @@ def tables() -> str:
 
 
 def page(text: str) -> str:
-    """Return the page with its tables written anew."""
+    """Return the page on rights with its tables written anew."""
     return put(text, BEGIN.format("rights"), tables())
 
 

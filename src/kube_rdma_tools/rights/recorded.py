@@ -17,13 +17,13 @@ _LIST = re.compile(r"\[([^\[\]]*)\]")  # the verbs of a resource, in one line
 
 
 def read(text: str) -> Evidence:
-    """Parse the text of the recorded file."""
+    """Parse the file of recorded rights."""
     document = json.loads(text)
     return Evidence(rights(document["used"]), rights(document["refused"]))
 
 
 def write(evidence: Evidence, day: str) -> str:
-    """Return the text of the file, which has the verbs by role and resource."""
+    """Return the text of the file of recorded rights, with verbs by role and resource."""
     document = {
         "recorded": day,
         "used": _by_role(evidence.used),
@@ -47,7 +47,7 @@ def _by_role(rights: Collection[Right]) -> Mapping[str, Any]:
 
 
 def rights(tree: Mapping[str, Mapping[str, Collection[str]]]) -> frozenset[Right]:
-    """Return the rights that a file has by role and resource."""
+    """Return the rights in a tree of verbs by role and resource."""
     return frozenset(
         Right(role, resource, verb)
         for role, resources in tree.items()

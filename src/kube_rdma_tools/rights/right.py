@@ -28,7 +28,7 @@ _SAME = {"operator": "controller"}
 
 
 class Right(Frozen, order=True):
-    """One verb on one resource, ``ippools/status.kube-rdma.io``, by a role."""
+    """A right that a role grants: one verb on one resource, ``ippools/status.kube-rdma.io``."""
 
     role: str
     resource: str
@@ -47,6 +47,6 @@ def role_name(kind: str, name: str) -> str:
 
 
 def resource_name(group: str, resource: str, subresource: str = "") -> str:
-    """Return a resource as kubectl writes it: resource/subresource.group."""
+    """Return a resource as kubectl writes it: ``resource/subresource.group``."""
     part = f"{resource}/{subresource}" if subresource else resource
     return f"{part}.{group}" if group else part

@@ -45,7 +45,7 @@ class RightUse(Frozen, order=True):
 
 
 class Evidence(Frozen):
-    """The rights that runs used, and the requests that were refused, by account."""
+    """The rights that the lab's runs used, and the requests that were refused, by account."""
 
     used: frozenset[Right]
     refused: frozenset[Right]
@@ -76,7 +76,7 @@ def evidence(listed: Iterable[RightUse]) -> Evidence:
 
 
 def gather(logs: Path, target: Path) -> int:
-    """Write the uses in a lab's folder of logs into a file of the run; return their number."""
+    """Write the right uses in a lab's audit logs to a file of the run; return their number."""
     listed = set()
     for log in sorted(logs.glob("audit*.log")):
         with log.open(encoding="utf-8", errors="replace") as lines:
@@ -88,7 +88,7 @@ def gather(logs: Path, target: Path) -> int:
 
 
 def read(folder: Path) -> Iterator[RightUse]:
-    """Yield the uses in all files of runs in a folder."""
+    """Yield the right uses in the files of all runs in a folder."""
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
             yield RightUse(**json.loads(line))

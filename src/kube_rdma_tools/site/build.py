@@ -50,7 +50,7 @@ def site(checkout: Path, target: Path, address: str) -> None:
 
 
 def count(target: Path) -> int:
-    """Return how many pages a built site has, its search included."""
+    """Return the number of pages of a built site, its search page included."""
     return sum(1 for _ in target.rglob("*.html"))
 
 
@@ -73,7 +73,7 @@ def _run(python: Path, pages: Path, made: Path) -> Iterator[str]:
 
 
 def complaints(text: str, pages: Path) -> Iterator[str]:
-    """Yield Sphinx's warnings, with the names that files have in the checkout."""
+    """Yield Sphinx's warnings, with file names as the checkout has them."""
     for line in text.splitlines():
         if line.strip():
             relative = line.removeprefix(f"{pages}/")

@@ -26,12 +26,12 @@ _PICTURES = ("docs/*.svg",)
 
 
 def pages(checkout: Path) -> tuple[str, ...]:
-    """Return the names of all pages, in order."""
+    """Return the names of the checkout's pages for the site, in order."""
     return _names(checkout, _PAGES)
 
 
 def pictures(checkout: Path) -> tuple[str, ...]:
-    """Return the names of the pictures that pages show."""
+    """Return the names of the pictures that the site's pages show."""
     return _names(checkout, _PICTURES)
 
 

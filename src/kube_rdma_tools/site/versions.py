@@ -28,7 +28,7 @@ def folder_name(version: ReleaseVersion) -> str:
 
 
 def ordered(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of versions among those of files: releases newest first, then dev."""
+    """Return the names that are versions: releases, newest first, then dev."""
     present = set(names)
     releases = [name for name in present if _NAME.fullmatch(name)]
     newest_first = sorted(releases, key=Version, reverse=True)

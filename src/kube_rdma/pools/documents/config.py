@@ -23,7 +23,7 @@ from kube_rdma.model.pools import Mode, PoolSpec, Serving
 
 
 class Dialect(Frozen):
-    """One format: the field by which it is known, its author, its module and the model there.
+    """A configuration format: the field that identifies it, its author, its module and its model.
 
     A module is imported when a document needs it, for a node reads one format and models are slow
     to make.
@@ -83,7 +83,7 @@ _START = 'Start with "mode": "hca", "configList": […], "resourceList": […] o
 
 
 def parse(data: bytes, source: str) -> Config:
-    """Return the meaning of the configuration `data`; `source` names it in messages.
+    """Parse a configuration document in any dialect; `source` names it in messages.
 
     Raise Refused with all of its faults.
     """
@@ -112,7 +112,7 @@ def is_dialect(value: object) -> bool:
 
 
 def schema(name: str) -> str:
-    """Return the JSON Schema of a dialect as text, for editors; KeyError for an unknown dialect."""
+    """Return the JSON Schema of a dialect as text, for editors; raise KeyError if unknown."""
     return schema_text(DIALECTS[name].model)
 
 
@@ -163,7 +163,7 @@ def _dialect(document: Document) -> Dialect:
 
 
 def _refuse_another_kind(document: Document, value: Mapping[str, Any]) -> None:
-    """Refuse a manifest of another kind by its name, not by all that it lacks."""
+    """Refuse a manifest of another kind by naming that kind, not by all fields it lacks."""
     kind, group = value.get("kind"), value.get("apiVersion", "")
     if not isinstance(kind, str) or not isinstance(group, str):
         return

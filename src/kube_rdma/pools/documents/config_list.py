@@ -104,7 +104,7 @@ class ConfigList(GoTyped):
 
 
 def load(document: Document) -> Config:
-    """Return the meaning of the document; raise Refused with all of its faults."""
+    """Return the configuration that the document means; raise Refused with all of its faults."""
     config = validate(ConfigList, document)
     pools = (_pool(one, index, document) for index, one in enumerate(config.config_list))
     return Config(tuple(pools), config.periodic_update_interval, tuple(_warnings(config)))

@@ -368,7 +368,7 @@ class PolicyPool(Typed):
     @field_validator("bind")
     @classmethod
     def _pool_of_hca(cls, bind: specs.Bind | None, info: ValidationInfo) -> specs.Bind | None:
-        """Refuse `bind: pool` outside of mode hca: there a part of one card goes into the pod."""
+        """Refuse `bind: pool` in modes other than hca, whose shares put one card into the pod."""
         mode = info.data.get("mode", specs.Mode.HCA)
         if bind is specs.Bind.POOL and mode is not specs.Mode.HCA:
             problem = f"in mode {mode} a share stands for one card, not for the pool"
@@ -477,7 +477,7 @@ class NodePolicy(Typed):
 
 
 def load(document: Document) -> Config:
-    """Return the meaning of the document; raise Refused with all of its faults."""
+    """Return the policy that the document describes; raise Refused with all of its faults."""
     spec = validate(NodePolicy, document).spec
     return Config(
         tuple(_pools(spec, document, ("spec",))),
@@ -487,7 +487,7 @@ def load(document: Document) -> Config:
 
 
 def load_object(data: bytes, name: str) -> specs.ClusterNodePolicy:
-    """Return the meaning of the JSON of an object's spec; raise Refused with all of its faults."""
+    """Return the policy that the JSON of a spec describes; raise Refused with all of its faults."""
     document = of_json(data, f"NodePolicy {name}", ("spec",))
     spec = validate(PolicySpec, document)
     return specs.ClusterNodePolicy(

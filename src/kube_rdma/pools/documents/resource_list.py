@@ -175,7 +175,7 @@ class ResourceList(GoTyped):
 
 
 def load(document: Document) -> Config:
-    """Return the meaning of the document; raise Refused with all of its faults."""
+    """Return the configuration that the document means; raise Refused with all of its faults."""
     config = validate(ResourceList, document)
     return Config(tuple(_pool(one, n, document) for n, one in enumerate(config.resource_list)))
 

@@ -42,7 +42,7 @@ VANISHED = "it is gone: dmesg may say whether its driver or the machine has let 
 
 
 class Health(Frozen):
-    """The reported health of one card. Times are seconds of one clock that never goes back."""
+    """The reported health of one card; times are seconds of a clock that never goes back."""
 
     reported: bool  # what was last said of it
     good_at: float | None  # from then on it may be called good; None while it is bad or gone
@@ -51,7 +51,7 @@ class Health(Frozen):
 
 
 class HealthChange(Frozen):
-    """One change of a card's health: a line in the log, an Event, another list for the kubelet."""
+    """A change of one card's health, for the log, an Event and a new list for the kubelet."""
 
     card: CardId
     healthy: bool
@@ -59,7 +59,7 @@ class HealthChange(Frozen):
 
 
 class Assessment(Frozen):
-    """The cards as they are to be reported, and the health to hand in the next time."""
+    """The judged cards, their changes, and the health to pass to the next assessment."""
 
     health: Mapping[CardId, Health]
     cards: tuple[Card, ...]
@@ -182,7 +182,7 @@ ASK = 10.0
 
 
 class Absences(Frozen):
-    """The cards that are away from the node, and when each may be called moved."""
+    """The cards that are away from the node, and when each will count as moved."""
 
     away: frozenset[CardId] = frozenset()  # all of the card, or a part of it
     ours: frozenset[CardId] = frozenset()  # a pod of kube-rdma has or had them since they went
@@ -198,11 +198,11 @@ def absent(
     now: float,
     bare: Collection[CardId] = (),
 ) -> Absences:
-    """Return the absences `now`; `before` are those of the last look.
+    """Return the absences at `now`; `before` are those of the last look.
 
-    `bare` are the cards that had an RDMA device and show none (see `is_bare`); they are away too.
-    `explained` are the cards that pods of kube-rdma have, or are getting. None: nobody can say;
-    then no card is called moved that was not, and none is forgiven but by its return.
+    `bare` are the cards that lost their RDMA device (see `is_bare`); they are away too. `explained`
+    are the cards that pods of kube-rdma have, or are getting; None if unknown. Then no further card
+    counts as moved, and a card that does stays so until its return.
     """
     away = frozenset(card.id for card in node if is_away(card) or card.id in bare)
     if explained is None:
@@ -238,15 +238,15 @@ def is_away(card: Card) -> bool:
 
 
 def is_bare(card: Card) -> bool:
-    """Decide whether a function that the kernel, or nobody, drives shows no RDMA device.
+    """Decide whether a function shows no RDMA device and has no driver for user space.
 
-    That is trouble of a card that had one. A function of a driver for user space was given away.
+    That is a fault of a card that had one; a driver for user space would have taken it on purpose.
     """
     return card.function is not None and not card.devices and not card.function.for_programs
 
 
 def attached_cards(attachments: Iterable[Attachment]) -> Iterator[CardId]:
-    """Yield the cards of these records: those that pods were given, and those whose link moves.
+    """Yield the cards in these attachment records: those given to pods, and those with moved links.
 
     A record is on the disk before the first link moves, and goes when the last one is back.
     """

@@ -28,10 +28,10 @@ def known_pools(pools: Mapping[str, model.Pool] | None) -> Mapping[str, model.Po
 
 
 def allocate(pool: model.Pool, wanted: Sequence[model.ShareId]) -> model.Grant:
-    """Return the grant of the shares `wanted`, in their order and each once, as if bound at once.
+    """Return the grant of the shares `wanted`, each once and in order.
 
-    Raise Refused for no share, for ids that the pool does not have, for shares that are unhealthy,
-    with the reasons of the cards, and for a pool that claims serve by now.
+    Raise Refused for no share, unknown ids and unhealthy shares, with the reasons of the cards, and
+    for a pool that claims serve by now.
     """
     if pool.spec.serve is model.Serving.CLAIMS:
         problem = "claims serve it on this node now, and not the device plugin"
@@ -96,7 +96,7 @@ def _device_paths(pool: model.Pool, cards: Sequence[Card]) -> Iterator[str]:
 
 
 def _variables(pool: model.Pool, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
-    """Yield PCIDEVICE_<RESOURCE> and its _INFO, as the SR-IOV device plugin names them."""
+    """Yield PCIDEVICE_<RESOURCE> and its _INFO variable, as the SR-IOV device plugin does."""
     if pool.spec.variables is not model.Variables.PCIDEVICE:
         return
     name = "PCIDEVICE_" + "".join(c if c.isalnum() else "_" for c in pool.spec.resource).upper()
@@ -106,9 +106,9 @@ def _variables(pool: model.Pool, cards: Sequence[Card]) -> Iterator[tuple[str, s
 
 
 def card_facts(pool: model.Pool, card: Card) -> dict[str, dict[str, str]]:
-    """Return one card's entry of the _INFO variable: generic, rdma, vfio, facts of the document.
+    """Return a card's entry in the _INFO variable: generic, rdma, vfio and facts of the document.
 
-    vfio is as pkg/infoprovider/vfioInfoProvider.go of that plugin has it.
+    The vfio part is as in pkg/infoprovider/vfioInfoProvider.go of the SR-IOV device plugin.
     """
     facts: dict[str, dict[str, str]] = {"generic": {"deviceID": card.id}}
     rdma = {str(char.kind): char.path for device in card.devices for char in device.char_devices}
@@ -131,9 +131,9 @@ def _refused(pool: model.Pool, problem: str, remedy: str) -> Refused:
 def device_infos(
     pool: model.Pool, given: model.Grant
 ) -> tuple[tuple[model.ShareId, model.DeviceInfo], ...]:
-    """Return what CNI plugins need to know of the granted cards, by share.
+    """Return by share the facts about granted cards that CNI plugins need.
 
-    A share of a whole pool is no card. The name of a soft RDMA device is known only in the pod.
+    Shares of a whole pool have none. The name of a soft RDMA device is known only in the pod.
     """
     if terms(pool.spec).bind is model.Bind.POOL:
         return ()
@@ -156,7 +156,7 @@ UsedDevices = Sequence[tuple[Plan, tuple[str, ...]]]
 
 
 def limited(pools: Mapping[str, model.Pool]) -> dict[str, model.RdmaLimits]:
-    """Return the limits of a share by resource; leave out resources without any."""
+    """Return the RDMA limits of a share by resource; skip resources without limits."""
     limits = {name: pool.spec.limits for name, pool in pools.items()}
     return {name: one for name, one in limits.items() if one is not None}
 
@@ -173,7 +173,7 @@ def unheld(resource: str) -> Refused:
 def device_limits(
     granted: Iterable[GrantedShare], limits: Mapping[str, model.RdmaLimits], used: UsedDevices = ()
 ) -> tuple[model.DeviceLimits, ...]:
-    """Return what a pod with these shares may take of each of their devices, by name.
+    """Return the RDMA limits of a pod with these shares, by the name of each device.
 
     A device of a share without limits has none, whatever other shares of it say.
     """

@@ -17,7 +17,7 @@ from kube_rdma.pools.rules.nearness import newest
 
 
 class NamedDevice(Protocol):
-    """An RDMA device by which a card is found."""
+    """The name and PCI function of an RDMA device, by which a card is found."""
 
     @property
     def name(self) -> str:
@@ -25,7 +25,7 @@ class NamedDevice(Protocol):
 
     @property
     def pci(self) -> PciAddress | None:
-        """Return the function that the device sits on, None if it sits on none."""
+        """Return the PCI function of the device, None if it has none."""
 
 
 D = TypeVar("D", bound=NamedDevice)
@@ -39,7 +39,7 @@ class ClaimedCard(Frozen):
 
     @property
     def driver(self) -> str:
-        """Return the driver whose device it is."""
+        """Return the name of the DRA driver that published the device."""
         return self.held.device.driver
 
     @property
@@ -51,7 +51,7 @@ class ClaimedCard(Frozen):
 def claimed_cards(
     held: Iterable[claims.ClaimedDevice], slices: Iterable[claims.DeviceSlice]
 ) -> tuple[ClaimedCard, ...]:
-    """Return the held devices that may be cards, each once for a container, in their order."""
+    """Return the devices held by claims that may be cards, once per container, in order."""
     published = published_cards(slices)
     return tuple(
         ClaimedCard(one, published[one.device])

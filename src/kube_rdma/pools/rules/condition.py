@@ -40,12 +40,12 @@ class CardsState(Frozen):
 def next_state(
     before: CardsState, verdict: NodeVerdict, specs: Sequence[PoolSpec], survey: Survey
 ) -> CardsState:
-    """Return the state after one more look.
+    """Return the state after one more survey.
 
-    A card that vanished counts as long as documents ask for the same pools: nobody else remembers
-    it. Not so a soft device, or a virtual function whose physical one is there: somebody
-    removed these. A card that is held back after its return keeps the words of before, so a link
-    that flaps changes nothing. A function that is to be removed is nobody's trouble.
+    A card that vanished counts as long as documents ask for the same pools, for nothing else
+    remembers it. Exceptions are a soft device, and a virtual function whose physical one is there:
+    somebody removed these. A card that is held back after its return keeps its earlier reason, so a
+    link that flaps changes nothing. A function that is to be removed is no fault.
     """
     now = {card.id: card for card in verdict.cards if LEAVING not in card.reasons}
     pooled = {card.id for pool in verdict.pools for card in pool.cards}

@@ -25,7 +25,7 @@ _NO_CONNECTION_MANAGER = frozenset({"unspecified", "usNIC", "usNIC UDP"})  # nod
 
 
 def judge(survey: Survey) -> tuple[Verdict, ...]:
-    """Return a verdict on each device, in the order of the survey."""
+    """Return a verdict on each device of the survey, in order."""
     managed, links = survey.rdma_cm is not None, Links(survey)
     return tuple(
         Verdict(device, tuple(_reasons(device, links, managed=managed)))
@@ -68,7 +68,7 @@ def _reasons(device: Device, links: Links, *, managed: bool) -> Iterator[str]:
 
 
 def _without_gid(port: Port, netdev: Netdev | None) -> str:
-    """Name the remedy for a RoCE port with an empty GID table, which its interface fills."""
+    """Return the problem of a RoCE port without GIDs, with the remedy at its interface."""
     has_none = f"port {port.number} has no GID"
     if port.netdev is None:
         return f"{has_none}: set its interface up and give it an IP address"
@@ -125,7 +125,7 @@ class Links:
         return f"check the cable and the switch port{behind}"
 
     def _fabric_remedy(self, device: Device, port: Port) -> str:
-        """Name the remedy for an InfiniBand port whose cable is fine: it has to be brought up."""
+        """Return the remedy for an InfiniBand port that is not ACTIVE though its cable is fine."""
         physical = device.seat.physical_function if device.seat else None
         if physical and (port.state is PortState.DOWN or device.lacks_guid):
             above, own = self._functions.get(physical), self._functions.get(device.pci or physical)

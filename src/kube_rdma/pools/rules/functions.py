@@ -41,7 +41,7 @@ Uses = Mapping[str, Use]  # by interface; of one that is not in it nobody knows
 
 
 def function_faults(specs: Sequence[FunctionsSpec]) -> tuple[Refused, ...]:
-    """Return what makes these specs impossible on every node: two numbers for one card."""
+    """Return a refusal for each two specs that want different settings on one card."""
     return tuple(
         _disagreement(what, first, second)
         for first, second in combinations(specs, 2)
@@ -54,8 +54,8 @@ def function_faults(specs: Sequence[FunctionsSpec]) -> tuple[Refused, ...]:
 def held_functions(holdings: Sequence[Holding], pools: Mapping[str, Pool]) -> Held:
     """Return by card the pods that hold it, by resources of kube-rdma or of another plugin.
 
-    `pools` are those that are offered. The shares of other SR-IOV device plugins are PCI addresses,
-    and those of a pool that is no longer offered begin with one.
+    `pools` are the offered ones. Shares of other SR-IOV device plugins are PCI addresses, and those
+    of a pool that is no longer offered begin with one.
     """
     pods_by_card: dict[CardId, dict[str, None]] = {}
     for holding in holdings:
@@ -292,7 +292,7 @@ def _on(device: Device, function: Function) -> bool:
 def range_faults(
     specs: Sequence[PoolSpec], function_specs: Sequence[FunctionsSpec]
 ) -> tuple[Refused, ...]:
-    """Return ranges of which no function is made on any node, by specs of the same document."""
+    """Return a refusal for each range beyond the functions that the same document asks for."""
     faults = []
     for spec, selector, spans in _ranges(specs):
         for wanted in function_specs:

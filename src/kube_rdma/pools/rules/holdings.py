@@ -64,7 +64,7 @@ def pooled(pools: Sequence[Pool]) -> dict[CardId, tuple[str, ...]]:
 
 
 def card_of(spec: PoolSpec, share: ShareId) -> CardId | None:
-    """Return the card that a share id stands for; None where shares stand for the pool."""
+    """Return the card that a share id refers to; None where shares stand for the pool."""
     row = terms(spec)
     if row.bind is Bind.POOL:
         return None
@@ -72,7 +72,7 @@ def card_of(spec: PoolSpec, share: ShareId) -> CardId | None:
 
 
 def differs(offer: Offer, kubelet: Collection[ShareId]) -> str | None:
-    """Say how the healthy shares that the kubelet knows differ from the offered ones, or None."""
+    """Say how the kubelet's healthy shares differ from the offered ones; None if they do not."""
     offered = {share.id for share in offer.shares if share.healthy}
     missing, strange = sorted(offered - set(kubelet)), sorted(set(kubelet) - offered)
     parts = []
@@ -149,9 +149,9 @@ def starting(node: NodeState) -> tuple[str, ...]:
 
 
 def shows(node: NodeState, offered: Mapping[str, int]) -> bool:
-    """Decide whether the Node object's allocatable has the offered number of healthy shares.
+    """Decide whether the Node's allocatable has the offered number of healthy shares.
 
-    The scheduler counts with allocatable. The kubelet writes there what it took of the lists.
+    The scheduler counts with allocatable, which the kubelet writes from the lists it received.
     """
     allocatable = dict(node.allocatable)
     return all(allocatable.get(resource, 0) == count for resource, count in offered.items())

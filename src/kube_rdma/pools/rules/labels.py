@@ -39,7 +39,7 @@ _VENDOR_DIGITS = re.compile(r"[0-9a-f]{4}")
 
 
 class LabelRow(Frozen):
-    """One label of the table."""
+    """A row of the documented table of node labels: key, values and meaning."""
 
     key: str
     values: str
@@ -96,7 +96,7 @@ def writes(key: str) -> bool:
 
 
 def is_nfd(key: str) -> bool:
-    """Decide whether a key is below the prefix of Node Feature Discovery."""
+    """Decide whether a key has the prefix of Node Feature Discovery."""
     return key.startswith(f"{FEATURE}/")
 
 
@@ -130,7 +130,7 @@ class HostRelease(Frozen):
 
 
 class LabelFacts(Frozen):
-    """The facts that labels are made of."""
+    """The facts about a node from which its labels are made."""
 
     survey: Survey
     host: HostRelease | None = None  # None: labels of Node Feature Discovery are not written
@@ -139,7 +139,7 @@ class LabelFacts(Frozen):
 
 
 class WantedLabels(Frozen):
-    """The labels that a node is to have, by key."""
+    """The labels that a node should have, by key, and keys whose labels stay as they are."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     kept: frozenset[str] = frozenset()  # they stay as they are where kube-rdma wrote them before
@@ -170,7 +170,7 @@ def wanted_labels(facts: LabelFacts) -> WantedLabels:
 
 
 def _vendors(survey: Survey) -> dict[str, str]:
-    """Return a label for each vendor of functions and GPUs, RDMA cards and GPUs before others."""
+    """Return presence labels of PCI vendors; those of RDMA cards and GPUs first, for room."""
     seats = {device.pci for device in survey.devices}
     first = {one.vendor for one in survey.functions if one.seat.pci in seats}
     first |= {gpu.vendor for gpu in survey.gpus}
@@ -262,7 +262,7 @@ NFD_LIST = "nfd.node.kubernetes.io/feature-labels"
 
 
 def label_change(node: NodeState, wanted: WantedLabels) -> LabelChange | None:
-    """Return what to write so that the node has the wanted labels; None when it has them."""
+    """Return the change that gives the node its wanted labels; None when it has them."""
     has, before = dict(node.labels), remembered(node)
     others = nfd_labels(node)
     own = {k: v for k, v in before.items() if k not in others and has.get(k) == v}
@@ -281,14 +281,17 @@ def label_change(node: NodeState, wanted: WantedLabels) -> LabelChange | None:
 
 
 def remembered(node: NodeState) -> Mapping[str, str]:
-    """Return the labels that an agent wrote; an entry that it cannot have written is ignored."""
+    """Return the labels that an agent wrote, as the node's annotation lists them.
+
+    An entry that no agent can have written is ignored.
+    """
     text = dict(node.annotations).get(REMEMBERED, "")
     entries = (entry.partition("=") for entry in text.split(","))
     return {key: value for key, _, value in entries if writes(key) and VALUE.fullmatch(value)}
 
 
 def nfd_labels(node: NodeState) -> frozenset[str]:
-    """Return the keys that Node Feature Discovery calls its own on this node."""
+    """Return the keys of labels that Node Feature Discovery manages on this node."""
     lists = (v for k, v in node.annotations if k == NFD_LIST or k.endswith(f".{NFD_LIST}"))
     names = (name.strip() for text in lists for name in text.split(","))
     return frozenset(name if "/" in name else f"{FEATURE}/{name}" for name in names if name)

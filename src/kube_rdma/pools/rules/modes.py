@@ -17,7 +17,7 @@ from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec, Preference
 
 
 class Takes(StrEnum):
-    """The cards that a mode can take when no selector says more."""
+    """The cards that a mode takes if no selector restricts them."""
 
     RDMA = "every card with an RDMA device"
     PHYSICAL = "every physical card with an RDMA device"
@@ -107,7 +107,7 @@ def terms(spec: PoolSpec) -> ModeRow:
 
 
 def with_networks(spec: PoolSpec) -> PoolSpec:
-    """Return the spec for a node that gives pods networks, and whose runtime reads CDI files.
+    """Return the spec for a node with pod networks, whose runtime reads CDI files.
 
     A container then gets the devices of its own networks; what it opens is known only when these
     are there. A pod without networks gets every card of its shares.

@@ -35,15 +35,15 @@ class Nearness(StrEnum):
 
     @property
     def distance(self) -> int:
-        """Return the place in the order from near (0) to far; names sort by the alphabet."""
+        """Return the place in the order from near (0) to far; enum values sort by alphabet."""
         return tuple(Nearness).index(self)
 
 
 def nearness(a: PciPosition, b: PciPosition) -> Nearness:
-    """Return how near two functions are; the order of the two does not matter.
+    """Return how near two PCI functions are to each other, in either order.
 
-    Two functions whose NUMA node the kernel does not know count as being on one: a machine without
-    NUMA says so of all of them.
+    Functions whose NUMA node the kernel does not know count as on one: without NUMA a machine
+    reports that for all.
     """
     if a.pci == b.pci:
         return Nearness.SELF
@@ -88,9 +88,9 @@ class Distance(Frozen):
 
 
 def gpu_distances(cards: Sequence[Card], gpus: Sequence[HeldGpu]) -> tuple[Distance, ...]:
-    """Return the distance of each card of a container to its GPUs; nothing without GPUs.
+    """Return the distance of each card of a container from its GPUs; none without GPUs.
 
-    Of GPUs that are equally near the first one is named.
+    Of equally near GPUs the first is named.
     """
     distances = []
     for card in cards if gpus else ():
@@ -130,7 +130,7 @@ ClaimGpus = Mapping[SliceDevice, Gpu]
 
 
 def claim_gpus(slices: Iterable[DeviceSlice], gpus: Sequence[Gpu]) -> dict[SliceDevice, Gpu]:
-    """Return the GPUs among the devices of the slices of the newest generation."""
+    """Return the GPUs of the survey that current ResourceSlices publish, by slice device."""
     by_address: dict[str, Gpu] = {gpu.seat.pci: gpu for gpu in gpus}
     devices: dict[SliceDevice, Gpu] = {}
     for part in newest(slices):
@@ -152,7 +152,7 @@ def newest(slices: Iterable[DeviceSlice]) -> Iterator[DeviceSlice]:
 
 
 def free_claim_gpus(gpus: ClaimGpus, held: Iterable[ClaimedDevice]) -> tuple[Gpu, ...]:
-    """Return the GPUs of which no container holds anything by a claim."""
+    """Return the GPUs that claims could allocate and no container holds."""
     taken = {gpus[one.device].seat.pci for one in held if one.device in gpus}
     free = {gpu.seat.pci: gpu for gpu in gpus.values() if gpu.seat.pci not in taken}
     return tuple(free.values())

@@ -37,9 +37,9 @@ Holders = Mapping[str, Mapping[CardId, tuple[str, ...]]]  # by resource and card
 def as_members(
     specs: Sequence[PoolSpec], node: Sequence[Card], survey: Survey, placed: Held
 ) -> tuple[Card, ...]:
-    """Return the node's cards, each judged as the pool needs that has it.
+    """Return the node's cards, each judged by the needs of the pool that has it.
 
-    `placed` says by resource which cards belong to it, as pods hold them.
+    `placed` says by resource which cards belong to it because pods hold them.
     """
     specs_by_card = owners(specs, node, placed)
     members = _Members(survey, specs_by_card, placed)
@@ -233,7 +233,7 @@ LEAVING = "its card is to have another number of virtual functions"
 
 
 class NodeFacts(Frozen):
-    """The facts about a node at one moment.
+    """The facts about a node at one moment, from which `evaluate` judges it.
 
     Outside the agent only `survey`, `cards`, `specs` and `function_specs` are known.
     """
@@ -311,7 +311,7 @@ def _functions(survey: Survey) -> Mapping[PciAddress, Function]:
 
 
 def node_cards(survey: Survey) -> tuple[Card, ...]:
-    """Return the cards of a node, each as it is by itself, whatever pool it is for."""
+    """Return the cards of a node, judged without regard to pools."""
     return cards(survey, judge(survey))
 
 

@@ -23,7 +23,7 @@ Held = Mapping[str, Collection[CardId]]  # which cards pods hold, by resource
 
 
 class Clash(Frozen):
-    """A card that two specs mean; `first` alone has it when it is `fatal`, else both have it."""
+    """A card that two specs select; only `first` gets it if the clash is `fatal`, else both."""
 
     card: Card
     first: model.PoolSpec
@@ -31,7 +31,7 @@ class Clash(Frozen):
     fatal: bool  # a mode of the two owns its cards
 
     def __str__(self) -> str:
-        """Return one sentence with both places."""
+        """Return a sentence that names the card, both pools and the consequence."""
         both = f"{self.first.resource} ({self.first.source}) and {self.second.resource}"
         consequence = (
             f"it stays with {self.first.resource}, for mode "
@@ -86,7 +86,7 @@ def owners(
 def _candidates(
     card: Card, specs: Sequence[model.PoolSpec], functions: Functions, held: Held
 ) -> Sequence[int]:
-    """Return the indexes of the specs that mean `card`: first whose pods hold it, then in order."""
+    """Return the indexes of specs that select `card`; those whose pods hold it come first."""
     holding = [card.id in held.get(spec.resource, ()) for spec in specs]
     meaning = (
         place
@@ -143,13 +143,13 @@ _NARROWING = ("vendors", "device_ids", "drivers", "link_types", "auxiliary_types
 
 
 def with_defaults(spec: model.PoolSpec) -> model.PoolSpec:
-    """Return the spec with every field that it leaves to its mode filled in."""
+    """Return the spec with its mode's defaults in fields that it leaves out."""
     row = terms(spec)
     return replace(spec, shares=row.shares, bind=row.bind, attach=row.attach, prefer=row.prefer)
 
 
 def faults(specs: Sequence[model.PoolSpec]) -> tuple[Refused, ...]:
-    """Return what makes these specs impossible on every node, in their order."""
+    """Return refusals of specs that contradict each other on every node, in their order."""
     refusals: list[Refused] = []
     for index, spec in enumerate(specs):
         most = MODES[spec.mode].most
@@ -162,7 +162,7 @@ def faults(specs: Sequence[model.PoolSpec]) -> tuple[Refused, ...]:
 
 
 def warnings(specs: Sequence[model.PoolSpec]) -> tuple[str, ...]:
-    """Return sentences about specs that are possible and probably not meant."""
+    """Return sentences about valid specs that are probably mistakes."""
     of_modules = {module: driver for driver, module in RDMA_MODULES.items()}
     idle = tuple(
         f"{selector.source or spec.source}: no card has the driver {name}, which is the module of "
@@ -256,7 +256,7 @@ def _crossing(
 def node_specs(
     policies: Iterable[model.ClusterNodePolicy], labels: Iterable[tuple[str, str]]
 ) -> model.NodeSpecs:
-    """Return what the policies that select a node with these labels ask of it."""
+    """Return the pools and functions that policies want on a node with these labels."""
     node_labels = frozenset(labels)
     own = sorted(  # the winner of each pair first
         (policy for policy in policies if node_labels.issuperset(policy.selector)),

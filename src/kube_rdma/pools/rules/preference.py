@@ -24,7 +24,7 @@ from kube_rdma.pools.rules.rails import physical
 
 
 class _Rail(Frozen):
-    """A physical card: the virtual functions of one are one rail, for one port carries them."""
+    """The shares on one physical card, its virtual functions included: these share one port."""
 
     used: int  # shares of it that other containers have
     took: int  # shares of it that this container has in any case
@@ -40,7 +40,7 @@ def prefer(
     size: int,
     gpus: Sequence[FreeGpu] = (),
 ) -> tuple[ShareId, ...]:
-    """Return `size` of the available shares, those of `must` first, by the policy of the pool.
+    """Return the preferred `size` of the available shares, those of `must` first.
 
     `must` is what the pod's init containers leave to this one (must_include_deviceIDs).
     Every policy but PACK takes a share of each rail before the second one of any, for a job that
@@ -84,7 +84,7 @@ def _key(policy: Preference, rail: _Rail, given: int) -> tuple[int, ...]:
 def _rails(
     pool: Pool, free: Collection[ShareId], held: Collection[ShareId], gpus: Sequence[FreeGpu]
 ) -> tuple[_Rail, ...]:
-    """Return the rails of the pool, in the order of their first shares."""
+    """Group the pool's shares by physical card, in the order of their first shares."""
     packs = terms(pool.spec).prefer is Preference.PACK
     cards: dict[CardId | None, Card] = {card.id: card for card in pool.cards}
     used = Counter(share.card for share in pool.shares if share.id not in free)

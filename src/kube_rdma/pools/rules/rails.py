@@ -23,7 +23,7 @@ _NOBODY = "0000:0000:0000:0000"  # the GUID of a device that was given none
 
 
 def physical(card: Card) -> CardId:
-    """Return the physical function that a card is or is a part of; itself for a soft device."""
+    """Return the physical function of a card; itself if it is one, or is a soft device."""
     seat = card.seat
     return CardId(seat.physical_function or seat.pci) if seat else card.id
 
@@ -72,7 +72,7 @@ def numbers(
 ) -> Mapping[CardId, int]:
     """Return the rail of each card of the node that has one, virtual functions included.
 
-    With a list the cards that it names have its order, and others have no rail.
+    If `listed` has names, its order counts and other cards have no rail.
     """
     names = dict(record.names)
     rails = {names.get(entry, CardId(entry.lower())): rail for rail, entry in enumerate(listed)}
@@ -86,7 +86,7 @@ def numbers(
 
 
 def places_of(record: RailRecord) -> tuple[tuple[str, CardId], ...]:
-    """Return by rail its physical card: by entries of the policy's list, else by numbers.
+    """Return pairs of rail and physical card, by entries of the policy's list, else by numbers.
 
     A soft device without a function is left out: it is out of sight while a pod has it.
     """
@@ -128,10 +128,10 @@ def _guids(node: Iterable[Card]) -> Mapping[CardId, str]:
 
 
 def _recognized(before: RailRecord, guids: Mapping[CardId, str]) -> dict[CardId, CardId]:
-    """Return by current address the names of known cards: by their GUID, else by address.
+    """Return by present address the names of known cards: by their GUID, else by address.
 
-    A card whose GUID nobody has now may be in a pod, or was exchanged: its address is still its
-    own, unless a card that is known sits there.
+    A card whose GUID is missing may be in a pod or have been exchanged; its address stays its own,
+    unless a known card is there now.
     """
     by_guid = {guid: name for name, guid in before.guids}
     at = {address: by_guid[guid] for address, guid in guids.items() if guid in by_guid}

@@ -31,7 +31,7 @@ _DIGEST = 8
 
 
 def cards(survey: Survey, verdicts: Sequence[Verdict]) -> tuple[Card, ...]:
-    """Return every card of the node, sorted by id; `verdicts` are those on the survey's devices."""
+    """Group the survey's devices into cards, sorted by id; `verdicts` are on these devices."""
     functions = {CardId(function.seat.pci): function for function in survey.functions}
     groups: dict[CardId, list[Verdict]] = {name: [] for name in functions}
     for verdict in verdicts:
@@ -46,7 +46,7 @@ def cards(survey: Survey, verdicts: Sequence[Verdict]) -> tuple[Card, ...]:
 
 
 def card_id(device: Device) -> CardId:
-    """Return the card of `device`: its auxiliary device, its function, else its identity."""
+    """Return a device's card id, made of its auxiliary device, PCI function or else identity."""
     name = device.auxiliary or (device.seat.pci if device.seat else device.identity)
     if len(name) > _LONGEST:
         digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
@@ -132,7 +132,7 @@ Functions = Mapping[PciAddress, Function]
 
 
 def why_not(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
-    """Return why `card` does not belong to the pool, None when it does.
+    """Return why `card` does not belong to the pool of `spec`, None when it does.
 
     `functions` are all network functions of the node: a virtual one is also chosen by its physical
     one's interface.
@@ -252,13 +252,13 @@ def asked_uses(specs: Sequence[PoolSpec]) -> bool:
 
 
 def _is_named(spec: PoolSpec, card: Card, functions: Functions) -> bool:
-    """Decide whether a selector names this very card."""
+    """Decide whether one of the spec's selectors names this card individually."""
     naming = filter(_names, spec.selectors)
     return any(unmet(selector, card, functions) is None for selector in naming)
 
 
 def _names(selector: Selector) -> bool:
-    """Decide whether a selector names single cards, and not a kind of them."""
+    """Decide whether a selector names individual cards, rather than a kind of card."""
     return any(getattr(selector, field) for field in _NAMING)
 
 
@@ -362,7 +362,7 @@ def _link_types(card: Card, _: Function | None) -> Iterator[str]:
 
 
 def _auxiliary_types(card: Card, _: Function | None) -> Iterator[str]:
-    """Yield the middle of ``mlx5_core.sf.4``; nothing for a name without its three parts."""
+    """Yield the type in auxiliary device names, ``sf`` in ``mlx5_core.sf.4``; skip other names."""
     parts = (device.auxiliary.split(".") for device in card.devices if device.auxiliary)
     return (name[1] for name in parts if len(name) > 1)
 

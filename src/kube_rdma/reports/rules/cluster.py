@@ -103,7 +103,7 @@ def _agent(
 
 
 def _why_none(name: str, facts: model.ClusterFacts) -> str:
-    """Return why the DaemonSets of agents leave a node out; "" where that is not known."""
+    """Return the end of a sentence that says why agents' DaemonSets leave a node out."""
     node = next((each for each in facts.nodes or () if each.name == name), NodeState(name))
     agents = [w for w in facts.workloads or () if w.reports]
     whys = [(each.title, objection(each.nodes, node)) for each in agents]
@@ -194,7 +194,7 @@ def _report(name: str, report: model.NodeReport | None) -> Iterator[Finding]:
 
 
 def _shares(node: NodeState, report: model.NodeReport) -> Iterator[Finding]:
-    """Yield resources of which the kubelet counts other healthy shares than the agent."""
+    """Yield a finding for each resource whose healthy shares differ between kubelet and agent."""
     allocatable = dict(node.allocatable)
     for pool in report.pools:
         offered = allocatable.get(pool.resource, 0)
@@ -237,7 +237,7 @@ def _spare(report: model.NodeReport) -> list[str]:
 
 
 def _versions(reports: Mapping[str, model.NodeReport]) -> Iterator[Finding]:
-    """Yield nodes whose agent is of another version than that of most."""
+    """Yield a finding for each node whose agent has another version than most agents."""
     versions: dict[str, list[str]] = {}
     for name, report in sorted(reports.items()):
         versions.setdefault(report.version, []).append(name)
@@ -272,7 +272,7 @@ _OURS = ("kube-rdma", "rdma")  # words of an error of a sandbox that tell whose 
 
 
 def resources(facts: model.ClusterFacts) -> Mapping[str, int]:
-    """Return the resources of all pools, with the healthy shares of all nodes."""
+    """Return by resource the healthy shares on all nodes, for all pools."""
     healthy: dict[str, int] = {}
     for report in (facts.reports or {}).values():
         for pool in report.pools:
@@ -281,7 +281,7 @@ def resources(facts: model.ClusterFacts) -> Mapping[str, int]:
 
 
 def pod_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
-    """Yield each pod that waits for something of kube-rdma's, with the last Event about it."""
+    """Yield a finding for each pod that waits for kube-rdma, with the last Event about it."""
     words = _last_words(facts.events or ())
     ours = resources(facts)
     offered = {name for node in facts.nodes or () for name, count in node.allocatable if count}
@@ -354,7 +354,7 @@ def _short_of_shares(
 def _networks(
     pod: model.WaitingPod, words: Mapping[tuple[str, str, str], str]
 ) -> Iterator[Finding]:
-    """Yield a pod whose sandbox fails for its networks."""
+    """Yield a finding if a pod does not start because of its networks."""
     note = words.get((pod.namespace, pod.name, "NetworksRefused"), "")
     if not note:
         sandbox = words.get((pod.namespace, pod.name, "FailedCreatePodSandBox"), "")
@@ -397,7 +397,7 @@ AWAITED = {"agents": _AGENTS, "cards": (*_AGENTS, "Cards", "Shares", "Configurat
 
 
 def awaited(wrong: Iterable[Finding], what: str) -> tuple[Finding, ...]:
-    """Return the errors whose end `status --wait-for` waits for."""
+    """Return the errors that keep `status --wait-for` waiting; `what` is its argument."""
     return tuple(one for one in wrong if one.is_error and one.code.startswith(AWAITED[what]))
 
 
@@ -604,7 +604,7 @@ def says(words: Sequence[str], option: str, value: str = "") -> bool:
 
 
 def global_namespaces(words: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the namespaces whose networks all pods may name, by an agent's words; None: all."""
+    """Return the namespaces whose networks all pods may use, by an agent's options; None: all."""
     for word, following in pairwise((*words, "")):
         option, equals, text = word.partition("=")
         if option == _ISOLATION:

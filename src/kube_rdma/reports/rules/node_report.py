@@ -118,7 +118,7 @@ def _policies(look: AgentLook) -> tuple[pool_model.PolicyAtNode, ...]:
 
 
 def _resources(pools: Sequence[pool_model.Pool]) -> Mapping[CardId, tuple[str, ...]]:
-    """Return the resources of each card that is in a pool."""
+    """Return by card the resources of the pools that it is in."""
     names: dict[CardId, tuple[str, ...]] = {}
     for pool in pools:
         for card in pool.cards:
@@ -183,7 +183,7 @@ def _pool(pool: pool_model.Pool) -> model.ReportedPool:
 
 
 def card_grid(facts: model.ClusterFacts) -> tuple[model.GridRow, ...]:
-    """Return a row for each node that has an agent or a report, in the order of their names."""
+    """Return a row of the card grid for each node that has an agent or a report, by name."""
     reports = facts.reports or {}
     names = {node.name for node in facts.nodes or ()} | reports.keys() | facts.agents.keys()
     ours = [name for name in names if name in reports or name in facts.agents]

@@ -125,7 +125,10 @@ _NODE_FIELD, _OF_A_NODE = "metadata.name", "kubernetes.io/hostname"
 
 
 def pod_for(manifest: Mapping[str, Any], node: str, run: str, where: str) -> dict[str, Any]:
-    """Return the copy of a manifest (of file `where`) for a node; raise Refused if it is no pod."""
+    """Return a copy of a manifest for a node; raise Refused if it is no pod.
+
+    `where` is its file.
+    """
     if manifest.get("kind") != "Pod" or not manifest.get("spec", {}).get("containers"):
         raise Refused(
             f"it is of kind {manifest.get('kind')!r}, and a Pod with a container is needed",

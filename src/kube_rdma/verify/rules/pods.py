@@ -202,7 +202,7 @@ def _objects(text: str) -> Sequence[Mapping[str, Any]]:
 
 
 def _address(ips: object) -> str | None:
-    """Return the first of an interface's addresses."""
+    """Return the first valid address in an annotation's list of IPs; None without one."""
     for entry in ips if isinstance(ips, list) else []:
         with suppress(ValueError):
             return str(ip_interface(entry).ip)
@@ -302,7 +302,7 @@ def _hindered(pool: ReportedPool) -> str:
 
 
 def _row(pool: ReportedPool) -> ModeRow | None:
-    """Return the meaning of a pool's mode; None for a mode of a later release."""
+    """Return the properties of a pool's mode; None for a mode of a later release."""
     return next((row for mode, row in MODES.items() if mode == pool.mode), None)
 
 

@@ -46,7 +46,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
-    """Report that a test begins."""
+    """Report to the outer run that a test begins."""
     parts.clear()
     say(test=nodeid)
     ended[0] = Event()
