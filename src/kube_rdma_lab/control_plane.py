@@ -98,7 +98,7 @@ def etcd(binaries: Path, pki: Path, data: Path) -> list[str | Path]:
 
 
 def apiserver(binaries: Path, pki: Path) -> list[str | Path]:
-    """Return the command line of the API server."""
+    """Return the command line of the kube-apiserver of a lab."""
     return [
         binaries / "kube-apiserver",
         f"--etcd-servers={ETCD}",
@@ -162,7 +162,7 @@ def controller_manager(binaries: Path, pki: Path) -> list[str | Path]:
 
 
 def scheduler(binaries: Path, pki: Path) -> list[str | Path]:
-    """Return the command line of the scheduler."""
+    """Return the command line of the kube-scheduler of a lab."""
     return _client(binaries, pki, "scheduler")
 
 

@@ -48,7 +48,7 @@ class Kinds:
         return self._named(word)
 
     def of(self, document: dict[str, Any]) -> Kind:
-        """Return the kind and version in which a document is written."""
+        """Return the kind of a document, in the API version that the document names."""
         return self._named(f"{document['apiVersion']} {document['kind']}")
 
     def _named(self, name: str) -> Kind:

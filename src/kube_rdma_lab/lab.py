@@ -46,12 +46,12 @@ class Lab:
 
     @property
     def topology(self) -> topology.Topology:
-        """Return the nodes and cards of the lab."""
+        """Return the topology of the lab: its nodes and their cards."""
         return topology.find(self.state.topology)
 
     @property
     def api(self) -> str:
-        """Return the URL of the API server on the host."""
+        """Return the API server's URL for programs on the host."""
         return f"https://{relay.HOST}:{self.state.port}"
 
     def consoles(self) -> Iterator[Path]:

@@ -29,9 +29,10 @@ class Boot:
 
 
 def write_initrd(common: Path, files: Path, target: Path) -> None:
-    """Write the initramfs of one node: the common archive, and behind it `files` as /lab.
+    """Write the initramfs of one node: the common archive, followed by `files` as /lab.
 
-    The kernel unpacks concatenated archives in turn. /lab holds the node's keys: root's alone.
+    The kernel unpacks concatenated archives in turn. /lab holds the node's keys, which only root
+    may read.
     """
     lab = cpio.ArchiveEntry("lab", stat.S_IFDIR | 0o700)
     own = cpio.archive([lab, *cpio.from_folder(files, "lab")])

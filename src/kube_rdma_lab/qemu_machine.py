@@ -100,7 +100,7 @@ def _tap(node: NodeSpec, position: int) -> str:
 
 
 def kernel_arguments(node: NodeSpec) -> str:
-    """Return the kernel's command line."""
+    """Return the kernel's command line for a node that QEMU runs."""
     return " ".join((KERNEL_ARGUMENTS, *node.kernel_words))
 
 

@@ -67,7 +67,7 @@ def write(folder: Path, state: State) -> None:
 
 
 def update(folder: Path, **changes: object) -> None:
-    """Change some fields of the state."""
+    """Change the given fields of a lab's state."""
     current = read(folder)
     if current is None:
         raise Broken(f"{folder}/state.json has vanished from under a running lab")
@@ -87,7 +87,7 @@ def lock_file(folder: Path) -> Path:
 
 
 def is_held(folder: Path) -> bool:
-    """Return True while some process boots or runs this lab."""
+    """Return whether some process boots or runs this lab, by its lock."""
     try:
         descriptor = os.open(lock_file(folder), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -199,9 +199,9 @@ def first_error(error: BaseException) -> BaseException:
 def main(name: str, topology: str, parts: str, host: str) -> None:
     """Run a lab's supervisor; `parts` is the JSON of Parts, `host` a listening socket's descriptor.
 
-    Progress goes to stdout; the end of stdin means that nobody follows. /proc is still the host's
-    at this point, so its `self` gives our pid on the host; then it is replaced by one for our own
-    PID namespace.
+    Progress goes to stdout; the end of stdin means that nobody follows. At first /proc is the
+    host's, so its `self` gives our pid on the host. Then it is replaced by one for our own PID
+    namespace.
     """
     home = state.home(name)
     state.update(home, phase="booting", pid=int(Path("/proc/self").readlink().name))

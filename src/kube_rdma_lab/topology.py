@@ -27,7 +27,7 @@ MAX_VFS = 7  # what QEMU's igb has
 
 
 class NodeKind(StrEnum):
-    """The kinds of nodes, by what runs them."""
+    """The kinds of a lab's nodes: QEMU machines, user-mode kernels, and native ones."""
 
     MACHINE = "machine"  # QEMU, with a kernel and cards of its own (qemu_machine.py)
     USER_MODE = "user-mode"  # a kernel as a program, with cards in software (user_mode_machine.py)
@@ -35,7 +35,7 @@ class NodeKind(StrEnum):
 
 
 class NicKind(StrEnum):
-    """The models of cards."""
+    """The models of cards that a lab's nodes can have."""
 
     VIRTIO = "virtio"  # fast, no virtual functions
     IGB = "igb"  # Intel 82576: SR-IOV with up to MAX_VFS virtual functions
@@ -49,7 +49,7 @@ class RdmaNetns(StrEnum):
 
 
 class TopologyManager(StrEnum):
-    """The kubelet's topologyManagerPolicy."""
+    """The values of the kubelet's topologyManagerPolicy."""
 
     NONE = "none"
     BEST_EFFORT = "best-effort"
@@ -117,7 +117,7 @@ class NodeSpec:
 
     @property
     def name(self) -> str:
-        """Return the name of node and host."""
+        """Return the node's name, which is also its host name."""
         return f"node-{self.index}"
 
     @property
@@ -160,12 +160,12 @@ class Topology:
 
     @property
     def rails(self) -> tuple[int, ...]:
-        """Return the RDMA networks that the cards of all nodes make up."""
+        """Return the rails of all nodes' cards; each rail is one RDMA network."""
         return tuple(sorted({nic.rail for node in self.nodes for nic in node.nics}))
 
     @property
     def kinds(self) -> frozenset[NodeKind]:
-        """Return the kinds of the nodes."""
+        """Return the kinds of nodes that this topology has."""
         return frozenset(node.kind for node in self.nodes)
 
     @property
@@ -180,7 +180,7 @@ class Topology:
 
     @property
     def natives(self) -> tuple[NodeSpec, ...]:
-        """Return the nodes on this machine's kernel."""
+        """Return the native nodes, which share this machine's kernel."""
         return tuple(node for node in self.nodes if node.kind is NodeKind.NATIVE)
 
     @property

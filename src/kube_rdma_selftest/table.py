@@ -86,7 +86,7 @@ class Table:
 
     @property
     def head(self) -> Page:
-        """Return the names of the columns."""
+        """Return the heading of the table of results, without rows."""
         return ((self._table,),)
 
     def row(self, outcome: TrialResult | UntriedCard) -> Page:

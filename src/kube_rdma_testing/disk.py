@@ -93,7 +93,7 @@ class FakeDisk:
         self._history = [self._names]
 
     def release(self) -> None:
-        """Do nothing: in memory there is one writer, and no lock."""
+        """Do nothing, because the folder in memory has no lock."""
 
     def crash(self, lost: int = 0) -> None:
         """Cut the power: undo the last `lost` changes of names, and halve unsynced files."""
@@ -125,7 +125,7 @@ class FakeDisk:
 
 @dataclass
 class Failing:
-    """A disk that raises `error` in place of its step number `at` (from 0).
+    """A disk that raises `error` in place of step number `at`, counted from 0.
 
     Reading and closing are no steps. After Killed all later steps raise it too.
     """
@@ -141,25 +141,25 @@ class Failing:
         return self.disk.path
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all files, sorted; this is no step."""
+        """Return the names of all files, sorted; this is no step, so it never fails."""
         return self.disk.names()
 
     def read(self, name: str) -> bytes:
-        """Return the content of a file; this is no step."""
+        """Return the content of a file; this is no step, so it never fails."""
         return self.disk.read(name)
 
     def create(self, name: str) -> int:
-        """Create a file and return its handle, as one step."""
+        """Create a file and return its handle, as a step that may fail."""
         return self._step(lambda: self.disk.create(name))
 
     def write(self, handle: int, content: bytes) -> None:
-        """Write to a file, as one step; if the step fails, half of the content is written."""
+        """Write to a file, as a step that may fail after half of the content."""
         if self.steps == self.at:
             self.disk.write(handle, content[: len(content) // 2])
         self._step(lambda: self.disk.write(handle, content))
 
     def fsync(self, handle: int) -> None:
-        """Sync a file, as one step."""
+        """Sync a file, as a step that may fail."""
         self._step(lambda: self.disk.fsync(handle))
 
     def close(self, handle: int) -> None:
@@ -167,15 +167,15 @@ class Failing:
         self.disk.close(handle)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file, as one step."""
+        """Rename a file, as a step that may fail."""
         self._step(lambda: self.disk.rename(old, new))
 
     def unlink(self, name: str) -> None:
-        """Remove a file, as one step."""
+        """Unlink a file, as a step that may fail."""
         self._step(lambda: self.disk.unlink(name))
 
     def fsync_folder(self) -> None:
-        """Sync the file names of the folder, as one step."""
+        """Sync the folder's file names, as a step that may fail."""
         self._step(self.disk.fsync_folder)
 
     def release(self) -> None:

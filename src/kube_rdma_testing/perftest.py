@@ -118,7 +118,7 @@ class PerftestCluster:
 
     @property
     def pods(self) -> list[str]:
-        """Return the names of all pods."""
+        """Return the names of all pods of the fake cluster."""
         return [pod["metadata"]["name"] for pod in self.server.documents("pods")]
 
     @asynccontextmanager

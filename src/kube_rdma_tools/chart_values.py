@@ -51,7 +51,7 @@ def left_out(value: ChartValue) -> str:
 
 
 def readme(values: Sequence[ChartValue]) -> str:
-    """Return README.md: a table of all values."""
+    """Return the chart's README.md, which has a table of all values."""
     return _README + "".join(f"{_row(value)}\n" for value in values)
 
 

@@ -114,7 +114,7 @@ BINDING = ObjectKind(
 
 
 async def nodes(cluster: Cluster) -> tuple[NodeState, ...]:
-    """Return all nodes."""
+    """Return the state of all nodes of the cluster."""
     return tuple(map(node_state, await cluster.list(NODE)))
 
 
@@ -143,12 +143,12 @@ async def policies(cluster: Cluster) -> tuple[model.PolicyState, ...]:
 
 
 async def node_policies(cluster: Cluster) -> tuple[model.NodePolicyState, ...]:
-    """Return the NodePolicies."""
+    """Return the NodePolicies of the cluster, with what their statuses say."""
     return tuple(map(_node_policy, (await cluster.see(NODE_POLICY_STATUS)).objects))
 
 
 async def pools(cluster: Cluster) -> tuple[model.AddressPool, ...]:
-    """Return the IPPools."""
+    """Return the IPPools of the cluster, with what their statuses say."""
     return tuple(map(_pool, (await cluster.see(IP_POOL_TEXT)).objects))
 
 
@@ -158,7 +158,7 @@ async def definitions(cluster: Cluster) -> tuple[Network, ...]:
 
 
 async def waiting(cluster: Cluster) -> tuple[model.WaitingPod, ...]:
-    """Return the pods in phase Pending."""
+    """Return the pods of all namespaces in phase Pending."""
     pending = Where(fields="status.phase=Pending")
     return tuple(map(_waiting, await cluster.list(pod.FULL_POD, pending)))
 

@@ -93,7 +93,7 @@ def _conditions(
 ) -> Iterator[Condition]:
     """Yield the conditions Ready, Accepted and Applied, and Stalled where only a new spec helps.
 
-    A policy that others overrule on all nodes is Ready, for that is what users asked for.
+    A policy that others overrule is Ready, for users wanted that.
     """
     taken = ("Refused", cut(refusal)) if refusal else ("Accepted", "it is understood")
     applied = _applied(refusal, rollup)

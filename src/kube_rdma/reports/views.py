@@ -348,7 +348,7 @@ class _Grid(Frozen):
 
     @property
     def width(self) -> int:
-        """Return the width of a column of nodes."""
+        """Return the width in pixels of a column of nodes in the card grid."""
         return self.name + self.across * _CELL
 
 

@@ -46,7 +46,7 @@ class VerifyObjects:
         self.namespace = cluster.namespace
 
     async def nodes(self) -> list[dict[str, Any]]:
-        """Return all nodes."""
+        """Return all nodes of the cluster as JSON objects."""
         return await self._list(ApiRequest("list", "", "v1", "nodes"))
 
     async def pods(
@@ -62,7 +62,7 @@ class VerifyObjects:
         return await self._list(ApiRequest("list", "", "v1", "pods", namespace, query=query))
 
     async def create(self, namespace: str, document: dict[str, Any]) -> None:
-        """Create a pod."""
+        """Create a pod from its manifest."""
         body = msgspec.json.encode(document)
         request = ApiRequest(
             "create", "", "v1", "pods", namespace, query=self._cluster.managed, body=body

@@ -155,7 +155,7 @@ def build_module(
 def module_files(name: str, path: str, modules: Path = MODULES) -> Path:
     """Download a Go module that one of `modules` requires, and return the folder of its files.
 
-    Use it for files beside its programs, such as CRDs. Nobody writes there.
+    It serves for files other than programs, such as CRDs. Nobody writes there.
     """
     go = find_go(parse_go_mod((modules / name / "go.mod").read_text()).go)
     download = ("mod", "download", "-json", path)

@@ -49,12 +49,12 @@ class Kernel:
 
     @property
     def vmlinuz(self) -> Path:
-        """Return the path of the bootable image."""
+        """Return the path of the kernel's bootable image."""
         return self.folder / "vmlinuz"
 
     @property
     def modules(self) -> Path:
-        """Return the folder of the modules, named as the release."""
+        """Return the folder of the kernel's modules, which is named after the release."""
         return self.folder / "lib/modules" / self.release
 
 

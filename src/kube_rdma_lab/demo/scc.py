@@ -25,7 +25,7 @@ WRITE_TEST = ("ib_write_bw", "-d", "rxe0", "-n", "1000", "-F", "--report_gbits")
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node as the demo's table shows it."""
+    """A row about a node in the demo's table."""
 
     name: str
     kubelet: str

@@ -43,7 +43,7 @@ class Hierarchy:
 
     @property
     def is_v2(self) -> bool:
-        """Return whether this is the one hierarchy of version 2."""
+        """Return whether this is the unified hierarchy of control groups version 2."""
         return not self.controllers
 
     @property

@@ -52,11 +52,11 @@ class Replay:
         self._stash = self._home / "pulled"
 
     def down(self, device: str) -> None:
-        """Take the ports of an RDMA device down, and the interfaces of its function."""
+        """Set the ports of an RDMA device and the interfaces of its function down."""
         self._ports(device, up=False)
 
     def up(self, device: str) -> None:
-        """Take the ports and interfaces of a device up again."""
+        """Set the ports of an RDMA device and the interfaces of its function up again."""
         self._ports(device, up=True)
 
     def pull(self, name: str) -> str:

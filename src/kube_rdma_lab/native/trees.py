@@ -16,12 +16,12 @@ from kube_rdma_lab.native.tree_text import unpack
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of the trees that come with kube-rdma."""
+    """Return the names of the sysfs trees that come with kube-rdma."""
     return machines.names()
 
 
 def check(tree: str) -> None:
-    """Raise Refused if no tree of this name or at this path exists."""
+    """Raise Refused if there is no sysfs tree of this name or at this path."""
     if tree in names() or (Path(tree).is_absolute() and (Path(tree) / "class").is_dir()):
         return
     raise Refused(
@@ -32,7 +32,7 @@ def check(tree: str) -> None:
 
 
 def write(tree: str, target: Path) -> None:
-    """Write a tree to the folder `target`, which must not exist."""
+    """Write a sysfs tree to the folder `target`, which must not exist."""
     check(tree)
     if tree in names():
         unpack(machines.text_of(tree), target)

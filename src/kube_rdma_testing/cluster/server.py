@@ -266,12 +266,12 @@ class ClientLine:
         self.break_watches()
 
     def mend(self) -> None:
-        """Connect the network again after `cut`."""
+        """Connect the client's network again after `cut`."""
         self._is_cut = False
 
     @property
     def watching(self) -> int:
-        """Return how many watches are open."""
+        """Return how many watches the client has open."""
         return len(self._watches)
 
     def end_watches(self, of: ServedResource | None = None) -> None:

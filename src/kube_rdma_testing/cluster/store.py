@@ -21,7 +21,7 @@ _THEN = "2026-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class ServedResource:
-    """A resource that the fake API server serves."""
+    """A resource that the fake API server serves: its group, version, plural and kind."""
 
     group: str
     version: str

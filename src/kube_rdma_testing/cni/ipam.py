@@ -37,7 +37,7 @@ class FakeIpam:
         self.extra: dict[str, object] = {}
 
     def call(self, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
-        """Run the plugin once on the configuration `text`."""
+        """Run the IPAM plugin once, with the configuration `text`."""
         verb = environment["CNI_COMMAND"]
         if verb == "VERSION":
             return ProcessOutcome(0, b'{"cniVersion": "1.1.0"}')

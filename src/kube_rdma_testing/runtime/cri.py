@@ -66,7 +66,7 @@ class FakeCriRuntime(RuntimeServiceBase):
     async def Version(  # noqa: N802  names of the wire
         self, stream: Stream[pb.VersionRequest, pb.VersionResponse]
     ) -> None:
-        """Answer with the name and version of the runtime."""
+        """Answer the CRI call with the runtime's name and version."""
         await stream.recv_message()
         await stream.send_message(self._version)
 
@@ -85,7 +85,7 @@ class FakeCriRuntime(RuntimeServiceBase):
     async def ListPodSandbox(  # noqa: N802
         self, stream: Stream[pb.ListPodSandboxRequest, pb.ListPodSandboxResponse]
     ) -> None:
-        """Answer with all sandboxes."""
+        """Answer the CRI call with all pod sandboxes."""
         await stream.recv_message()
         self.lists += 1
         self._working()

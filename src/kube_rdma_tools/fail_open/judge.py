@@ -98,7 +98,7 @@ def sentence(total: Score) -> str:
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:
-    """Decide whether a pod has ended."""
+    """Decide whether a pod has ended, in phase Succeeded or Failed."""
     return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
 
 

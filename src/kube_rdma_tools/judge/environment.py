@@ -130,7 +130,7 @@ class TakenDefinition(Frozen):
 
     @property
     def group(self) -> str:
-        """Return the API group of the definition."""
+        """Return the API group of the CustomResourceDefinition."""
         return self.name.partition(".")[2]
 
 

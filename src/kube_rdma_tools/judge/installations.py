@@ -121,5 +121,5 @@ def _of_policy(namespace: str, values: Values) -> Iterator[Json]:
 
 
 def presets() -> tuple[str, ...]:
-    """Return the names of all presets."""
+    """Return the names of kube-rdma's presets."""
     return tuple(PRESETS)

@@ -27,7 +27,7 @@ class ReleaseIdentity(Frozen):
 
     @property
     def reference(self) -> str:
-        """Return the image's full name, as its archive has it."""
+        """Return the full name that the image has in its archive."""
         return f"{self.image or product.IMAGE}:{self.version.semantic}"
 
     @property

@@ -55,7 +55,7 @@ def of_checkout(root: Path) -> ReleaseVersion:
 
 
 def written_version(text: str) -> str:
-    """Return the version that the source file has."""
+    """Return the version that the source file's text assigns."""
     match = WRITTEN.search(text)
     if match is None:
         raise Broken(f"{SOURCE} names no version")

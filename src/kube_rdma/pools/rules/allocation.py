@@ -210,7 +210,7 @@ def differing(
 
 
 def _added(numbers: Sequence[int | None]) -> int | None:
-    """Return the sum of limits; None if one is unlimited, or if the kernel cannot count so far."""
+    """Return the sum of limits; None if one is unlimited or the sum too big for the kernel."""
     counts = [number for number in numbers if number is not None]
     total = sum(counts)
     return total if len(counts) == len(numbers) and total <= model.MOST else None

@@ -44,7 +44,7 @@ def held_cards(
 
 
 def pods_of(held: Mapping[str, Mapping[CardId, tuple[str, ...]]], card: CardId) -> tuple[str, ...]:
-    """Return the pods that hold a card by any resource."""
+    """Return the pods that hold a card by shares of any resource."""
     return tuple(dict.fromkeys(pod for cards in held.values() for pod in cards.get(card, ())))
 
 
@@ -144,7 +144,7 @@ KEYS = (STARTING, STARTING_FOR_AUTOSCALER)  # an administrator writes one of the
 
 
 def starting(node: NodeState) -> tuple[str, ...]:
-    """Return the keys of the startup taints that the node has."""
+    """Return the keys of the startup taints that the Node has now."""
     return tuple(key for key in KEYS if (key, EFFECT) in {(t.key, t.effect) for t in node.taints})
 
 

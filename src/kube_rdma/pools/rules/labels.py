@@ -170,7 +170,10 @@ def wanted_labels(facts: LabelFacts) -> WantedLabels:
 
 
 def _vendors(survey: Survey) -> dict[str, str]:
-    """Return presence labels of PCI vendors; those of RDMA cards and GPUs first, for room."""
+    """Return presence labels of the node's PCI vendors, MOST_VENDORS at most.
+
+    Those of RDMA cards and GPUs come first.
+    """
     seats = {device.pci for device in survey.devices}
     first = {one.vendor for one in survey.functions if one.seat.pci in seats}
     first |= {gpu.vendor for gpu in survey.gpus}

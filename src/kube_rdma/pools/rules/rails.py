@@ -130,7 +130,7 @@ def _guids(node: Iterable[Card]) -> Mapping[CardId, str]:
 def _recognized(before: RailRecord, guids: Mapping[CardId, str]) -> dict[CardId, CardId]:
     """Return by present address the names of known cards: by their GUID, else by address.
 
-    A card whose GUID is missing may be in a pod or have been exchanged; its address stays its own,
+    A card whose GUID is missing may be in a pod or have been exchanged. Its address stays its own,
     unless a known card is there now.
     """
     by_guid = {guid: name for name, guid in before.guids}

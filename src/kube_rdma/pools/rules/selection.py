@@ -150,8 +150,8 @@ def why_not(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
 def spared(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
     """Return why a selected card is kept for the node; None if it is not selected or not kept.
 
-    Nothing is said of a virtual machine's fast path, which every such node has, nor of virtual
-    functions: they are many, and seldom selected one by one.
+    Nothing is said of a virtual machine's fast path, which every such node has. Nor is it of
+    virtual functions: they are many, and seldom selected one by one.
     """
     if not card.devices or _part(card) or _untakable(terms(spec).takes, spec, card):
         return None
@@ -223,7 +223,7 @@ def _needed(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
 
     A card that is named by itself is kept only if its loss would cut the node off or break a bond.
     An address with its own routes is no such need, for the cards of a fabric have one each on the
-    node (docs/decisions/0024); that of the Node object is one.
+    node (docs/decisions/0024). The address of the Node object is one.
     """
     if not moves(spec):
         return None
