@@ -29,7 +29,7 @@ TABLES = (
 
 
 def rule_groups(runbook: str = RUNBOOK) -> list[Json]:
-    """Return the PrometheusRule's groups of an installation, with this page as the runbook."""
+    """Return the groups of an installation's PrometheusRule, whose alerts link to `runbook`."""
     layers = [assignment(text) for text in ("metrics.rules=true", f"metrics.runbook={runbook}")]
     (rules,) = objects(layers, part="metrics")
     groups: list[Json] = rules["spec"]["groups"]

@@ -124,9 +124,10 @@ def _needs_network(facts: resources.AuthorFacts, name: str) -> bool | None:
 
 
 def _annotation(name: str, networks: Sequence[resources.NamedNetwork]) -> tuple[str, str] | None:
-    """Return the network annotation of a pod with one share; None without a network.
+    """Return the annotation that gives a pod with one share a network; None without a network.
 
-    A network that follows the card comes before others.
+    A network that follows the card comes before others. VKE's resource has an annotation of its own
+    where no network exists.
     """
     if networks:
         return requests.ANNOTATION, max(networks, key=lambda one: one.follows_card).title

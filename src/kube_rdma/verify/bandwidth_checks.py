@@ -74,7 +74,7 @@ class _TooMany(Refused):
 
 
 class _Excess(Frozen):
-    """The record of a check whose copies were too many: it made `pods` Ready on `nodes`."""
+    """The record of a check with too many measurements: on `nodes` it made `pods` Ready."""
 
     generation: int
     nodes: int

@@ -78,12 +78,11 @@ async def progress(
 ) -> AsyncGenerator[Progress, None]:
     """Run the tests of these node ids in a new machine and yield each beginning and end.
 
-    `checkout` is the root of the sources, `home` a folder for what the run leaves: console.log and
-    tests.jsonl. `kernel` is what its kernel is given besides, as "security=selinux". The machine
-    goes on between two events. A caller that is cancelled, or closes the iterator, ends it, and the
-    build before it, too.
-    Raises Refused where no machine can be built, Unavailable when it does not boot, when it ends
-    before the last test, and when it and another in its place stood still.
+    `checkout` is the root of the sources, `home` a folder for console.log and tests.jsonl. `kernel`
+    adds words to the kernel's command line, such as "security=selinux". The machine goes on between
+    two events. A caller that is cancelled, or closes the iterator, ends the machine and the build
+    before it. Raises Refused where no machine can be built. Raises Unavailable when it does not
+    boot, ends before the last test, or hangs like the one that replaces it.
     """
     async with aclosing(with_another(partial(_machine, checkout, kernel), tests, home)) as events:
         async for event in events:
