@@ -270,7 +270,7 @@ def readers(foreign: Sequence[Network]) -> tuple[ConfiguredMetaPlugin, ...]:
 
 
 def kept(document: Document) -> list[Document]:
-    """Return the networks that meta-plugins of this file have in it, instead of naming files."""
+    """Return the networks that a file's meta-plugins hold themselves, as their `delegates`."""
     lists = [one.get("delegates") for one in plugins(document) if _is_meta(one)]
     delegates = [each for one in lists if isinstance(one, list) for each in one]
     return [one for one in delegates if isinstance(one, dict)]
@@ -561,7 +561,10 @@ def _still_called(present: Sequence[Network]) -> dict[str, str]:
 
 
 def _plain(own: cni.ConfFile, document: Document, present: Sequence[Network]) -> str:
-    """Return an own list without the entry; its lone file may have changed since."""
+    """Return the text of a chained list of ours without kube-rdma's entry.
+
+    Where it stands in for a lone plugin's file, that file is read anew: it may have changed.
+    """
     for file, lone in present:
         stands_in = not is_list(lone) and lone.get("name") == document.get("name")
         if stands_in and file.name not in OWN_FILES and type_of(lone) not in META_PLUGINS:

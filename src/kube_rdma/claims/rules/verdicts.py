@@ -114,7 +114,7 @@ def _granted(choice: DeviceChoice) -> claim.AllocationResult:
 
 
 def _headline(nodes: Sequence[claim.ClaimVerdict]) -> str:
-    """Return one sentence about all nodes."""
+    """Return the sentence that says on which nodes the scheduler can meet the claim."""
     if not nodes:
         return "There is no node."
     met = [one for one in nodes if one.outcome == claim.ClaimOutcome.MET]
