@@ -15,18 +15,18 @@ LONGEST = 30.0  # seconds, reached after eight failures
 
 
 def full_jitter(failures: int) -> float:
-    """Return seconds to wait after this many failures, counted from 0: from none to the longest."""
+    """Return random seconds to wait after `failures` failures; the upper bound grows with them."""
     longest = min(LONGEST, FIRST * 2 ** min(failures, 16))
     return random.uniform(0, longest)  # noqa: S311  spreads load, hides nothing
 
 
 def rarely(_failures: int) -> float:
-    """Return the seconds until a try that waits for people: a right, a kind to be installed."""
+    """Return seconds until the next try where a person has to act first, as to grant a right."""
     return random.uniform(LONGEST, 2 * LONGEST)  # noqa: S311  spreads load
 
 
 async def has_happened(event: asyncio.Event, seconds: float | None) -> bool:
-    """Wait until an event is set, at most `seconds`; return False when the time was over."""
+    """Wait until an event is set; return False if it is not within `seconds` (None: no limit)."""
     try:
         # Not wait_for: it can swallow a cancellation that comes with the event (Python 3.11).
         async with asyncio.timeout(seconds):

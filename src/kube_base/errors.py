@@ -58,7 +58,7 @@ class Refused(KubeError):
 
 
 def refuse_all(faults: Iterable[Refused]) -> None:
-    """Raise one error of all faults as Refused.all has it, or return where there are none."""
+    """Raise all faults as one Refused, the first with the others in it; return if there is none."""
     if listed := tuple(faults):
         raise Refused.all(listed)
 
@@ -72,7 +72,7 @@ class Broken(KubeError):
 
 
 def _alone(fault: Refused) -> Iterator[Refused]:
-    """Yield a fault and those that it carries, each without others."""
+    """Yield a Refused and each fault that it carries in `more`, every one with an empty `more`."""
     yield Refused(fault.problem, remedy=fault.remedy, where=fault.where) if fault.more else fault
     for carried in fault.more:
         yield from _alone(carried)

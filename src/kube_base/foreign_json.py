@@ -45,7 +45,7 @@ def decoded(
 def decoded(
     data: bytes | str, what: Any = Any, *, most: int = MOST_BYTES, hook: Hook | None = None
 ) -> Any:
-    """Return the value, of the type `what`; raise Undecodable, and nothing else.
+    """Return the value of a JSON text as type `what`; raise Undecodable for every failure.
 
     Plain values (dict, list) have at most MAX_DEPTH levels, and whole numbers of 64 bits. `hook`
     makes what msgspec does not know by itself.
@@ -94,7 +94,7 @@ def _decoder(what: Any, hook: Hook | None) -> Callable[[bytes | str], Any]:
 
 
 def _refuse_excess(whole: object) -> None:
-    """Raise Undecodable for too many levels; a recursion would be what the check is against."""
+    """Raise Undecodable for too many nested levels or too large a number, without recursion."""
     level = [whole]
     for _ in range(MAX_DEPTH + 1):
         inside: list[object] = []

@@ -13,13 +13,16 @@ MOST_TOPICS = 4096  # topics are uids of others' objects too; those of the longe
 
 
 class Notices:
-    """The sentences that stand now, by topic. The loop reports a topic each time it looked."""
+    """The last reported sentences of each topic, so that a loop logs each of them only once."""
 
     def __init__(self) -> None:
         self._standing: dict[Hashable, frozenset[str]] = {}
 
     def news(self, topic: Hashable, *sentences: str) -> tuple[str, ...]:
-        """Return the new ones of `sentences`, which now stand about `topic`, and no others."""
+        """Return those of `sentences` that the last report about `topic` did not have.
+
+        The sentences replace that report; without any, the topic is forgotten.
+        """
         before = self._standing.pop(topic, frozenset())
         if sentences:
             self._standing[topic] = frozenset(sentences)
@@ -28,10 +31,10 @@ class Notices:
         return tuple(sentence for sentence in dict.fromkeys(sentences) if sentence not in before)
 
     def warn(self, log: Any, event: str, topic: Hashable, sentence: str, **facts: object) -> None:
-        """Log the one sentence that stands about `topic` as a warning, with facts, if it is new."""
+        """Log a sentence as a warning unless the last report about `topic` had it too."""
         for why in self.news(topic, sentence):
             log.warning(event, **facts, why=why)
 
     def over(self, topic: Hashable) -> bool:
-        """End all sentences about `topic`; return whether any stood."""
+        """Forget the last report about `topic`; return whether there was one."""
         return bool(self._standing.pop(topic, None))

@@ -41,9 +41,9 @@ def closed_after(descriptor: int) -> Iterator[int]:
 
 @contextmanager
 def needed(path: Path | str, verb: str, needs: str) -> Iterator[None]:
-    """Raise Unavailable for an OSError of the block, which has `path` read, written, …
+    """Raise Unavailable for an OSError of the block; `verb` is what the block does with `path`.
 
-    `needs` is what has to be so, as the end of the sentence.
+    `needs` is the condition that has to hold, as the end of the error's sentence.
     """
     try:
         yield

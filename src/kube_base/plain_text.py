@@ -19,7 +19,7 @@ def plain(text: str) -> str:
 
 
 def ended(text: str) -> str:
-    """Return a sentence with its stop, of which a question has another."""
+    """Return a sentence with a full stop, unless it ends in a sign such as a question mark."""
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
@@ -33,5 +33,5 @@ def cell_width(text: str) -> int:
 
 
 def clipped(text: str, room: int) -> str:
-    """Return the begin of a text that takes at most so many columns."""
+    """Return the longest beginning of a text that is at most `room` columns wide."""
     return next(text[:end] for end in range(len(text), -1, -1) if cell_width(text[:end]) <= room)

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class RequestTiming(Frozen):
-    """The clocks of a client of the API server, in seconds."""
+    """The waits and limits of a client of the API server, in seconds, with its clock."""
 
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[int], float] = full_jitter  # after so many failures, counted from 0
@@ -44,7 +44,7 @@ class RequestTiming(Frozen):
 
 
 class Changes(Frozen):
-    """A stream: its lines, and after how many seconds the server is to end it."""
+    """An open watch: its lines, and the seconds after which the server is to end it."""
 
     lines: AsyncGenerator[bytes, None]
     seconds: float
@@ -61,7 +61,7 @@ class ApiRequests:
         self.troubles: dict[tuple[str, Where], KubeError] = {}  # of watches, by their kind's plural
 
     async def call(self, request: wire.ApiRequest) -> bytes:
-        """Carry a request; the body of a success, else the error that the answer means."""
+        """Send a request; return the body of a success, else raise the answer's error."""
         waited = 0.0
         while True:
             answer = await self._transport.send(request)
@@ -99,7 +99,7 @@ class ApiRequests:
             limit = max(1, min(weighed, 4 * limit, _PAGE_OBJECTS))
 
     async def confirm(self, kind: ObjectKind[Any, Any], where: Where) -> None:
-        """Ask for the store's present version, by a list of one object: the horizon judges it."""
+        """List one object to learn the store's newest version, and note that version."""
         request = make("list", kind, "", where.namespace)
         query = (*wire.selection(Where(name=where.name)), ("limit", "1"))
         mark = self.horizon.mark(kind)
@@ -135,7 +135,7 @@ class ApiRequests:
     async def websocket(
         self, request: wire.ApiRequest, protocols: Sequence[str]
     ) -> AsyncIterator[wire.Websocket]:
-        """Return a WebSocket while it is needed; raise what a refusal means."""
+        """Yield a WebSocket for the block; raise the error for a refusal of the API server."""
         async with self._transport.websocket(request, protocols) as socket:
             if isinstance(socket, wire.Answer):
                 raise failure(request, socket, self.program)
@@ -147,7 +147,7 @@ class ApiRequests:
 
 
 async def _until(lines: AsyncIterator[bytes], over: asyncio.Event) -> AsyncGenerator[bytes, None]:
-    """Yield the lines until they end, or it is over."""
+    """Yield the lines until they end or the event `over` is set."""
     ending = asyncio.create_task(over.wait())
     reading = asyncio.create_task(_next(lines))
     try:
@@ -168,7 +168,7 @@ async def _next(lines: AsyncIterator[bytes]) -> bytes | None:
 
 
 def _busy(request: wire.ApiRequest, answer: wire.Answer, waited: float) -> float | None:
-    """Return the seconds that a busy server asks to wait; None to take its answer as it is."""
+    """Return the seconds to wait before asking a busy server again; None to keep its answer."""
     if answer.status != 429 or answer.retry_after is None or waited + answer.retry_after > _BUSY:
         return None
     # An eviction's is a PodDisruptionBudget's "not now" (registry/core/pod/storage/eviction.go).

@@ -85,7 +85,7 @@ async def connect(
 
 
 class Http:
-    """The Transport to a real server."""
+    """A Transport that talks HTTP to a real API server, with its credentials and TLS."""
 
     def __init__(
         self, access: Access, route: ServerRoute, user_agent: str, seconds: float = ANSWER_SECONDS
@@ -104,14 +104,14 @@ class Http:
         self._notices = Notices()
 
     async def send(self, request: ApiRequest) -> Answer:
-        """Carry it; raise Unavailable without an answer."""
+        """Send a request and return the whole answer; raise Unavailable when none comes."""
         async with AsyncExitStack() as stack:
             with self._asking(request, self._seconds):
                 return await _whole(await self._enter(stack, request, self._seconds))
 
     @asynccontextmanager
     async def stream(self, request: ApiRequest, seconds: float) -> AsyncIterator[Stream]:
-        """Carry a watch; raise Unavailable when it breaks, here or while its lines are read."""
+        """Yield the stream of a watch; raise Unavailable when it breaks, also in the block."""
         async with AsyncExitStack() as stack:
             failure: Answer | None = None
             with self._asking(request, seconds):
@@ -124,7 +124,7 @@ class Http:
     async def websocket(
         self, request: ApiRequest, protocols: Sequence[str]
     ) -> AsyncIterator[Websocket | Answer]:
-        """Ask for a WebSocket; raise Unavailable without an answer."""
+        """Yield a WebSocket, or the answer that refuses it; raise Unavailable without an answer."""
         from kube_client.websocket import Handshake, OpenWebsocket  # few programs speak it
 
         offer = Handshake(protocols)
@@ -151,7 +151,7 @@ class Http:
     async def _enter(
         self, stack: AsyncExitStack, request: ApiRequest, seconds: float
     ) -> HttpAnswer:
-        """Send it with the current credentials, and once more if the server wants others."""
+        """Send a request with the current credentials, and after a 401 once more with others."""
         credential = await self._credential()
         exchange = self._client.exchange(self._built(request, credential), seconds)
         answer = await stack.enter_async_context(exchange)
@@ -166,7 +166,7 @@ class Http:
     async def _upgraded(
         self, stack: AsyncExitStack, request: ApiRequest, offer: Handshake
     ) -> HttpUpgrade:
-        """Return the answer to a request for another protocol, asked again after a 401."""
+        """Return the answer to a request that switches the protocol; ask once more after a 401."""
         credential = await self._credential()
         asked = self._client.upgraded(self._built(request, credential, offer.headers))
         upgrade = await stack.enter_async_context(asked)
@@ -229,7 +229,7 @@ class Http:
 
 
 async def by_line(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the lines that have ended; one of a megabyte, of hundreds of chunks, is joined once."""
+    """Yield complete lines of the chunks; the pieces of a long line are joined only once."""
     pieces: list[bytes] = []
     async for chunk in chunks:
         *ends, rest = chunk.split(b"\n")

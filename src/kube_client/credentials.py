@@ -39,21 +39,21 @@ _LAST_WORDS = 300  # characters of a plugin's failure
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """The secrets of a request and of a new connection, without a repr."""
+    """The secrets of one request and of a new connection; its repr shows none of them."""
 
     authorization: str = field(default="", repr=False)  # the header; empty for none
     certificate: bytes = field(default=b"", repr=False)  # a plugin's: PEM of chain and key
 
 
 class Credentials(Protocol):
-    """Raises Refused for what a person must change, Unavailable where trying again can help."""
+    """A source of credentials. It raises Refused if a person must act, else Unavailable."""
 
     async def read(self) -> Credential:
-        """Return the credential that holds now."""
+        """Return the credential to use now."""
         ...
 
     def reject(self, used: Credential) -> bool:
-        """Return the server does not accept `used`; whether `read` may have another one now."""
+        """Note that the server refused `used`; return whether `read` may return another now."""
         ...
 
 
@@ -93,7 +93,7 @@ class FixedCredential:
         return self._credential
 
     def reject(self, _used: Credential) -> bool:
-        """Return False: there is no other credential."""
+        """Return False: this source has no other credential."""
         return False
 
 
@@ -109,13 +109,13 @@ class TokenFile:
         self._due: float | None = None  # when it is read again; None before the first time
 
     async def read(self) -> Credential:
-        """Return the file's token, as it was less than a minute ago."""
+        """Return the token of the file, read again when the last reading is too old."""
         if self._due is None or self._clock() >= self._due:
             self._read()
         return Credential(_bearer(self._token))
 
     def reject(self, used: Credential) -> bool:
-        """Return whether the file has another token by now."""
+        """Read the file again; return whether its token differs from the one that was refused."""
         self._read()
         return _bearer(self._token) != used.authorization
 
@@ -152,14 +152,14 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A person before this process, who may type into it and read what plugins say."""
+    """The user at the terminal: whether stdin and stderr of this process are one."""
 
     types: bool
     reads: bool
 
     @classmethod
     def here(cls) -> Person:
-        """Return the person by the terminals of stdin and stderr."""
+        """Return whether this process has a terminal at stdin (`types`) and at stderr (`reads`)."""
         streams = (sys.stdin, sys.stderr)
         return cls(*(stream is not None and stream.isatty() for stream in streams))
 
@@ -186,7 +186,7 @@ class CredentialPlugin:
         self._lock = asyncio.Lock()  # it runs once, however many requests wait for it
 
     async def read(self) -> Credential:
-        """Return the credential that the plugin printed, or prints now."""
+        """Return the plugin's credential; run the plugin if there is none or it expires."""
         async with self._lock:
             expired = self._expiry is not None and self._now() + _BEFORE_EXPIRY >= self._expiry
             if self._kept is None or expired:
@@ -194,7 +194,7 @@ class CredentialPlugin:
             return self._kept
 
     def reject(self, used: Credential) -> bool:
-        """Return the plugin is asked anew, unless that was done since."""
+        """Forget the credential `used`, so that the next `read` runs the plugin; return True."""
         if self._kept == used:
             self._kept = None
         return True
@@ -251,11 +251,11 @@ class CredentialPlugin:
 
     @property
     def _interactive(self) -> bool:
-        """Return whether its stdin is the terminal; without a mode it is, if there is one."""
+        """Return whether the plugin may use the terminal at stdin, by its mode."""
         return self._plugin.interactive_mode != "Never" and self._person.types
 
     def _info(self) -> dict[str, Any]:
-        """Return the ExecCredential for the plugin: the cluster and whether it may ask a person."""
+        """Return the ExecCredential that the plugin gets: the cluster, and whether it may ask."""
         spec: dict[str, Any] = {"interactive": self._interactive}
         if self._plugin.provide_cluster_info:
             entry: dict[str, Any] = msgspec.to_builtins(self._access.server)

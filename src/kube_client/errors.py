@@ -30,7 +30,7 @@ class WebsocketFault(Exception):
 
 
 class Lost(StrEnum):
-    """The reason of a lost compare-and-swap."""
+    """The reason why a write on condition of an object's state did not take place."""
 
     CHANGED = "changed"  # somebody wrote it since it was read, or it is another object by now
     EXISTS = "exists"  # there is one of this name already
@@ -50,7 +50,7 @@ _INSTALL = "Install the custom resource definitions that belong to this version 
 
 
 class Conflict(Unavailable):
-    """The object is not as the caller believed; nothing was written."""
+    """An object's state is not the one that the caller's write requires; nothing was written."""
 
     def __init__(self, message: str, lost: Lost) -> None:
         self.lost = lost
@@ -62,7 +62,7 @@ class Expired(Unavailable):
 
 
 class NotInstalled(Refused):
-    """The server does not know the whole resource."""
+    """The API server has no such kind of object, as when its definition is not installed."""
 
 
 class _Cause(msgspec.Struct, rename="camel"):
@@ -197,7 +197,7 @@ def _conflict(refusal: _Refusal) -> KubeError:
 
 
 def _invalid(refusal: _Refusal) -> KubeError:
-    """Return a uid that is immutable is how the server says that a patch meant another object."""
+    """Return the error for a 422: Conflict where the uid differs, else a Refused."""
     if any(cause.field == "metadata.uid" for cause in _causes(refusal.status)):
         return Conflict(f"Cannot {refusal.request}: it is another object by now.", Lost.CHANGED)
     return Refused(

@@ -43,12 +43,12 @@ class Horizon:
         self._objects: OrderedDict[_Place, int] = OrderedDict()
 
     def mark(self, kind: ObjectKind[Any, Any], name: str = "", namespace: str = "") -> SentMark:
-        """Return the known versions, before a request about a kind or one object of it is sent."""
+        """Return the newest known versions of a kind and an object, before a request is sent."""
         newest = self._newest.get((kind.group, kind.plural), 0)
         return SentMark(self.era, newest, self._objects.get(_place(kind, namespace, name), 0))
 
     def shown(self, kind: ObjectKind[Any, Any], version: str, mark: SentMark | None = None) -> None:
-        """Note a version that a watch told; with a `mark` the whole store's, by a list or a write.
+        """Note a version from a watch; with a `mark`, the store's newest from a list or a write.
 
         A list reads the store's present version, and a write makes it. What was asked for in an
         earlier life tells nothing of this one.
@@ -77,9 +77,10 @@ class Horizon:
     def listed(
         self, kind: ObjectKind[Any, Any], item: Identity, of: str, reported: str = ""
     ) -> None:
-        """Judge one object of a list `of` a version; `reported` is what a watch told of it before.
+        """Check an object of a list of version `of` against its known versions.
 
-        What was written since the list was read is newer than all of it, and no sign.
+        `reported` is the version that a watch reported. A known version newer than the list's does
+        not count: the object was written after the list was read.
         """
         written = self._objects.get(_place(kind, item.namespace, item.name), 0)
         number, present = _number(item.version), _number(of)
@@ -87,7 +88,7 @@ class Horizon:
             self.went_back()
 
     def went_back(self) -> None:
-        """Begin anew: all watches end and list, and who asked for it hears it at once."""
+        """Forget all versions, as the store went back: end all watches, so that they list again."""
         self.era.set()
         self.era = asyncio.Event()
         self._newest.clear()

@@ -89,7 +89,10 @@ class HttpConnection:
     async def ask(
         self, request: HttpRequest, seconds: float
     ) -> h11.Response | h11.InformationalResponse:
-        """Send a request; its answer's head. After 101 the connection speaks another protocol."""
+        """Send a request and return the head of its answer.
+
+        After status 101 the connection speaks the other protocol.
+        """
         self.answered = False
         head = h11.Request(
             method=request.method, target=request.target, headers=list(request.headers)
@@ -125,7 +128,7 @@ class HttpConnection:
         return await self._reader.read(_CHUNK)
 
     async def write(self, data: bytes) -> None:
-        """Send in the other protocol."""
+        """Send bytes of the protocol that was switched to."""
         self._writer.write(data)
         await self._writer.drain()
 
@@ -138,14 +141,14 @@ class HttpConnection:
         self._state = h11.Connection(h11.CLIENT)
 
     async def secure(self, tls: ssl.SSLContext, server_name: str) -> None:
-        """Begin TLS inside the tunnel."""
+        """Begin TLS inside the tunnel through the proxy."""
         async with Silence(ANSWER_SECONDS, self._notice, NOTICE_SECONDS):
             await self._writer.start_tls(
                 tls, server_hostname=server_name, ssl_handshake_timeout=_NEVER
             )
 
     def close(self) -> None:
-        """Close it at once."""
+        """Abort the connection at once."""
         self._writer.transport.abort()
 
     async def _next(
@@ -190,7 +193,10 @@ class HttpClient:
     async def exchange(
         self, request: HttpRequest, seconds: float = ANSWER_SECONDS
     ) -> AsyncIterator[HttpAnswer]:
-        """Send a request. Raise OSError, TimeoutError or h11.ProtocolError where it breaks."""
+        """Send a request and yield its answer.
+
+        Raise OSError, TimeoutError or h11.ProtocolError where the connection breaks.
+        """
         connection, head = await self._ask(request, seconds)
         try:
             async with aclosing(connection.body(seconds)) as chunks:
@@ -203,7 +209,7 @@ class HttpClient:
 
     @asynccontextmanager
     async def upgraded(self, request: HttpRequest) -> AsyncIterator[HttpUpgrade]:
-        """Send a request for another protocol; the connection is closed at the end."""
+        """Ask for another protocol and yield the answer; close the connection after the block."""
         connection, head = await self._ask(request, ANSWER_SECONDS)
         try:
             async with aclosing(connection.body(ANSWER_SECONDS)) as chunks:

@@ -69,13 +69,13 @@ class ObjectKind(Frozen, Generic[S, U]):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def read_as(self, spec: ObjectCodec[V], status: ObjectCodec[W]) -> ObjectKind[V, W]:
-        """Return the same kind with other codecs, for a caller that reads more of it, or less."""
+        """Return the same kind with these codecs, which decode more or fewer fields."""
         kind: ObjectKind[V, W] = replace(cast("Any", self), spec=spec, status=status)
         return kind
 
 
 class Owner(Frozen):
-    """The object that this one goes away with (metadata.ownerReferences)."""
+    """An object that owns another: Kubernetes deletes both together (metadata.ownerReferences)."""
 
     api_version: str
     kind: str
@@ -116,7 +116,7 @@ class Stored(Frozen, Generic[S, U]):
 
 
 class Wanted(Frozen, Generic[S]):
-    """An object to create, or the program's part of one, to apply; without `spec` none is sent."""
+    """An object to create, or the fields of one to apply; a `spec` of None is not sent."""
 
     name: str
     namespace: str = ""

@@ -83,7 +83,7 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Access(Frozen):
-    """A context: a server, who asks it, the file that says so, and the namespace."""
+    """A context of a kubeconfig: server, user, namespace, and `where` it was found."""
 
     server: ServerEntry
     user: UserEntry
@@ -157,7 +157,7 @@ def _own_file(environment: Mapping[str, str]) -> Path:
 
 
 def _say_something(paths: Iterable[Path]) -> bool:
-    """Return whether one of the files names a server, a user or a context."""
+    """Return whether one of the files has an entry: a server, a user or a context."""
     files = [_read(path) for path in paths]
     return any(f.clusters or f.users or f.contexts or f.current_context for f in files)
 
@@ -306,7 +306,7 @@ Entry = TypeVar("Entry")
 
 
 def _merge(files: Iterable[tuple[_KubeconfigFile, Path]]) -> _Merged:
-    """Return the first file that has a name wins, with the whole entry."""
+    """Merge kubeconfig files: of entries with one name the first file's counts, as a whole."""
     servers: dict[str, tuple[ServerEntry, Path]] = {}
     users: dict[str, tuple[UserEntry, Path]] = {}
     contexts: dict[str, tuple[_Context, Path]] = {}

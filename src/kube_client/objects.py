@@ -66,7 +66,7 @@ class Cluster:
         return self._calls.horizon.listeners
 
     def troubles(self) -> tuple[str, ...]:
-        """Return why watches show nothing now, a sentence each; a kind may be missing."""
+        """Return a sentence for each watch that fails now; a missing kind is no failure."""
         errors = self._calls.troubles.values()
         return tuple(dict.fromkeys(str(e) for e in errors if not isinstance(e, NotInstalled)))
 
@@ -116,7 +116,10 @@ class Cluster:
         return tuple(sorted(objects, key=lambda each: (each.namespace, each.name)))
 
     async def see(self, kind: ObjectKind[S, U], where: Where = EVERYWHERE) -> SeenObjects[S, U]:
-        """List objects; one that is not understood becomes a sentence and hides no other."""
+        """List objects; return a sentence for each one that cannot be decoded.
+
+        Raise Unavailable without an answer.
+        """
         objects: list[Stored[S, U]] = []
         muddled: list[Muddled] = []
         async with aclosing(self.watch(kind, where)) as events:
@@ -190,7 +193,7 @@ class Cluster:
     async def merge_status(
         self, kind: ObjectKind[S, U], name: str, namespace: str, status: U, *, version: str
     ) -> Stored[S, U]:
-        """Write the fields of a status into an object of `version`, else Conflict.
+        """Write status fields into an object of this `version`; raise Conflict for another one.
 
         For a definition that somebody else has installed: what it does not have the server leaves
         out, where it refuses the whole of an apply (structured-merge-diff, "field not declared in
@@ -260,19 +263,19 @@ class Cluster:
         return Level(self._calls, kind, where).run()
 
     async def write(self, request: wire.ApiRequest) -> bytes:
-        """Carry a request that is about no Kind (Events); the body of the answer."""
+        """Send a request that needs no ObjectKind, as for Events; return the body of the answer."""
         return await self._calls.call(request)
 
     def websocket(
         self, request: wire.ApiRequest, protocols: Sequence[str]
     ) -> AbstractAsyncContextManager[wire.Websocket]:
-        """Return a WebSocket that the API server joins to something, while it is needed."""
+        """Yield a WebSocket to the API server, for the time of the block."""
         return self._calls.websocket(request, protocols)
 
     async def _written(
         self, kind: ObjectKind[S, U], request: wire.ApiRequest, before: str = ""
     ) -> Stored[S, U]:
-        """Return the object after a write; another version than `before` is the store's newest."""
+        """Send a write and return the stored object; note its version unless it equals `before`."""
         mark = self._calls.horizon.mark(kind, request.name, request.namespace)
         stored = wire.stored(kind, await self._calls.call(request))
         if stored.version != before:

@@ -39,7 +39,7 @@ class CommandOutput:
         self.outcome: Status | None = None
 
     def take(self, message: bytes) -> None:
-        """Take one message of the protocol; raise Unavailable for another, and for too much."""
+        """Store one message of the protocol; raise Unavailable for a bad one or too much output."""
         channel, data = message[0] if message else CLOSE, message[1:]
         if channel == ERROR and data:
             try:
@@ -84,11 +84,11 @@ class AwaitedLine:
 
     @property
     def kept(self) -> int:
-        """Return the number of kept bytes, at most one more than the line has."""
+        """Return the kept bytes of the unfinished line: at most one more than the awaited line."""
         return len(self._rest)
 
     def add(self, data: bytes) -> None:
-        """Add output of the command."""
+        """Compare further output of the command with the line; set `met` once the line has come."""
         first, *others = data.split(b"\n")
         for piece in (first, *others[:-1]) if others else ():
             self._keep(piece)
@@ -97,7 +97,7 @@ class AwaitedLine:
         self._keep(others[-1] if others else first)
 
     def _keep(self, piece: bytes) -> None:
-        """Keep an unfinished line; a longer one is another line, whatever follows."""
+        """Add a piece to the unfinished line, which is cut when longer than the awaited line."""
         self._rest += piece[: len(self._line) + 1 - len(self._rest)]
 
 
@@ -181,7 +181,7 @@ class PodCommands:
                     await rest
 
     async def _asked_to_end(self, socket: Websocket, rest: asyncio.Task[None]) -> None:
-        """Wait a little for the command's end: a line may be lost with its connection."""
+        """Send an empty line to end the command, and wait for its end at most `end_seconds`."""
         with suppress(Unavailable, TimeoutError):
             await _feed(socket, b"\n")
             async with asyncio.timeout(self._end_seconds):

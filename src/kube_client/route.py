@@ -23,7 +23,7 @@ _PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 
 @dataclass(frozen=True, slots=True)
 class ProxyServer:
-    """A proxy; `proof` is the header of who asks, and `login` what SOCKS has for it."""
+    """A proxy server; `proof` has headers that authorize the client, `login` is for SOCKS."""
 
     host: str
     port: int
@@ -34,7 +34,7 @@ class ProxyServer:
 
 
 class ServerRoute(Frozen):
-    """A server's address, the name in its certificate, and what its paths begin with."""
+    """A server's address, the name in its certificate, and the prefix of its paths."""
 
     host: str
     port: int
@@ -45,7 +45,7 @@ class ServerRoute(Frozen):
 
     @property
     def authority(self) -> str:
-        """Return host and port as HTTP writes them."""
+        """Return ``host:port``, with brackets around an IPv6 address."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 

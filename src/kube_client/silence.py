@@ -17,10 +17,10 @@ TURNS = 5  # ticks at the end: more than what a new connection needs, its handsh
 
 
 class Silence:
-    """``async with Silence(30): await answer``: TimeoutError after 30 seconds with turns.
+    """A timeout for a silent server: ``async with Silence(30): await answer``.
 
-    A dead server costs as many seconds where the process has its turns, and more where it is
-    starved or stopped. `notice` is called after `notice_after` seconds, if they come to pass.
+    It counts only seconds in which this process runs: one that is starved or stopped waits for
+    longer. `notice` is called after `notice_after` seconds of silence.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Silence:
         await self._limit.__aexit__(kind, error, trace)
 
     def _wait(self) -> None:
-        """Wait for a tick, or for all of them that come between the notice and the last ones."""
+        """Schedule the next tick; between notice and last ticks one timer stands for all."""
         told = self._notice is None or self._left <= self._notice_at
         ticks = max(1, self._left - TURNS) if told else 1
         self._left -= ticks

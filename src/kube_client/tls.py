@@ -61,7 +61,7 @@ def _trust(context: ssl.SSLContext, authority: bytes, where: str) -> None:
 
 
 def _show(context: ssl.SSLContext, certificate: bytes, where: str) -> None:
-    """Load a certificate from memory, for OpenSSL wants a file by name."""
+    """Load a client certificate that is in memory, by a temporary file as OpenSSL needs one."""
     descriptor = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, certificate)
@@ -77,7 +77,7 @@ def _show(context: ssl.SSLContext, certificate: bytes, where: str) -> None:
 
 
 def _pem(name: str, path: str, data: str, where: str) -> bytes:
-    """Return the content of the file, or of the base64 beside it; empty for neither."""
+    """Return the content of the file, or the decoded base64 text; empty when both are missing."""
     if not path:
         try:
             return base64.b64decode("".join(data.split()), validate=True)

@@ -51,7 +51,7 @@ class Deleted(Frozen):
 
 
 class Muddled(Frozen):
-    """The object is there, but the codec does not understand it; `why` is a sentence."""
+    """An object that exists and whose codec cannot decode it; `why` is a sentence."""
 
     name: str
     namespace: str
@@ -60,15 +60,15 @@ class Muddled(Frozen):
 
 
 class Synced(Frozen):
-    """All that was there has been reported.
+    """An event of a watch: all objects that exist have been reported.
 
-    Comes with every list, and when the stream goes on after an outage; what changed meanwhile
-    follows.
+    It comes after every list, and when the stream continues after an outage; changes made meanwhile
+    follow.
     """
 
 
 class Cut(Frozen):
-    """Nothing is known of changes until the next Synced; reported once per outage."""
+    """An event of a watch: changes are unknown until the next Synced; it comes once per outage."""
 
     why: str
 
@@ -98,7 +98,7 @@ class Level(Generic[S, U]):
         self._cut = False
 
     async def run(self) -> AsyncGenerator[WatchEvent[S, U], None]:
-        """Yield the events of round after round."""
+        """Yield the events of the watch without end; list again after each failure."""
         pace = self._calls.pace
         failures = 0
         while True:
@@ -148,7 +148,7 @@ class Level(Generic[S, U]):
 
     @property
     def _is_over(self) -> bool:
-        """Return the store went back since the last list."""
+        """Return whether the store went back since the last list."""
         return self._era is not self._calls.horizon.era
 
     def _sync(self) -> Synced:
@@ -176,7 +176,7 @@ class Level(Generic[S, U]):
         self._due = self._calls.pace.clock() + hour * (1 + random.uniform(0, _SPREAD))  # noqa: S311
 
     def _judge(self, new: wire.Identity, version: str) -> None:
-        """Judge the list's versions: an object is never older than it was reported or written."""
+        """Check one object of a list: a version older than known shows that the store went back."""
         if not self._is_over:
             old = self._reported.get(new.key)
             reported = old.version if old else ""

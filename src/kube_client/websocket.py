@@ -26,19 +26,19 @@ MOST_BYTES = 1 << 20  # of one message; what a kubelet sends has 32 KiB
 
 
 class Octets(Protocol):
-    """http.HttpConnection after its switch, as far as this needs it."""
+    """The part of http.HttpConnection that a WebSocket needs: raw bytes after the switch."""
 
     async def read(self) -> bytes:
-        """Return bytes; none at the end."""
+        """Return the next bytes; none at the end of the connection."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Send."""
+        """Send bytes."""
         ...
 
 
 class Handshake:
-    """One offer of subprotocols, and the proof that the server means it."""
+    """The headers that open a WebSocket: offered subprotocols, and the check of the answer."""
 
     def __init__(self, protocols: Sequence[str]) -> None:
         self._protocols = protocols
@@ -67,7 +67,7 @@ class Handshake:
 
 
 def accept(key: bytes) -> str:
-    """Return a server's answer to a key."""
+    """Return the value of Sec-WebSocket-Accept that a server answers to this key."""
     digest = hashlib.sha1(key + _GUID, usedforsecurity=False).digest()
     return base64.b64encode(digest).decode()
 
@@ -88,11 +88,11 @@ class OpenWebsocket:
 
     @property
     def protocol(self) -> str:
-        """Return the subprotocol."""
+        """Return the subprotocol that the server chose."""
         return self._protocol
 
     async def send(self, message: bytes) -> None:
-        """Send a message."""
+        """Send a binary message; raise Unavailable when the connection fails."""
         with self._asking():
             await self._octets.write(self._state.send(BytesMessage(message)))
 
@@ -124,7 +124,7 @@ class OpenWebsocket:
 
 
 def _well_closed(event: CloseConnection) -> None:
-    """Raise for an end that is no close; a broken WebSocket has a code of its own.
+    """Raise WebsocketFault when a WebSocket was closed with a code that means a failure.
 
     (RFC 6455, section 7.4.1.)
     """

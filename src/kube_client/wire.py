@@ -43,7 +43,7 @@ class ApiRequest(Frozen):
 
     @property
     def method(self) -> str:
-        """Return the method of HTTP."""
+        """Return the HTTP method of the request's verb, such as PATCH for patch."""
         return _METHODS[self.verb]
 
     @property
@@ -86,20 +86,23 @@ class Answer(Frozen):
 
 
 class Transport(Protocol):
-    """Carries one request. Raises Unavailable when no answer comes."""
+    """A way to send requests to the API server. It raises Unavailable without an answer."""
 
     async def send(self, request: ApiRequest) -> Answer:
-        """Carry it and return the whole answer, whatever its status."""
+        """Send a request and return the whole answer, whatever its status."""
         ...
 
     def stream(self, request: ApiRequest, seconds: float) -> AbstractAsyncContextManager[Stream]:
-        """Carry a watch; silence for longer than `seconds` raises Unavailable while reading."""
+        """Open a watch; reading raises Unavailable after `seconds` of silence."""
         ...
 
     def websocket(
         self, request: ApiRequest, protocols: Sequence[str]
     ) -> AbstractAsyncContextManager[Websocket | Answer]:
-        """Ask for a WebSocket with one of these subprotocols, the dearest first, or be refused."""
+        """Open a WebSocket with one of these subprotocols, the best first.
+
+        Else yield the refusal.
+        """
         ...
 
     def local_address(self) -> str | None:
@@ -112,11 +115,11 @@ class Websocket(Protocol):
 
     @property
     def protocol(self) -> str:
-        """Return the subprotocol that it speaks."""
+        """Return the subprotocol of this WebSocket."""
         ...
 
     async def send(self, message: bytes) -> None:
-        """Send a message; raise Unavailable when it cannot be."""
+        """Send a message; raise Unavailable when the connection does not take it."""
         ...
 
     def messages(self) -> AsyncIterator[bytes]:
@@ -249,7 +252,7 @@ def parse(data: bytes | msgspec.Raw, what: type[Named]) -> Named:
 
 
 def _decoded(data: bytes, what: type[Named]) -> Named:
-    """Return the object; of one nested too deeply only the head, so its codec refuses it."""
+    """Return the object; of one nested too deeply a pruned form, which its codec then refuses."""
     try:
         return decoded(data, what, most=_MOST_BYTES)
     except Undecodable as error:
@@ -294,20 +297,20 @@ def stored(kind: ObjectKind[Spec, Status], data: bytes | msgspec.Raw) -> Stored[
 
 
 def identity(data: bytes | msgspec.Raw) -> Identity:
-    """Return the object and state that a document is of."""
+    """Return the uid, version and name of the object in a document."""
     meta = parse(data, _OnlyMeta).metadata
     return Identity(meta.namespace, meta.name, meta.uid, meta.resource_version)
 
 
 def answer_of(status: msgspec.Raw) -> Answer:
-    """Return the answer that a Status inside of a stream stands for."""
+    """Return the Answer that a Status object inside a stream of changes means."""
     return Answer(parse(status, _Code).code, bytes(status))
 
 
 class Page(Frozen):
-    """A part of a list: the version of the whole, objects that are not yet decoded, what is next.
+    """A part of a list: the list's version, its undecoded objects, the token of the next part.
 
-    `following` says where the next page begins, empty at the end. `size` is in bytes.
+    `following` is that token, empty at the end. `size` is in bytes.
     """
 
     version: str
@@ -317,14 +320,14 @@ class Page(Frozen):
 
 
 def page(data: bytes) -> Page:
-    """Return a part of a list."""
+    """Return a part of a list, decoded from the body of an answer."""
     document = parse(data, _List)
     meta = document.metadata
     return Page(meta.resource_version, tuple(document.items or ()), meta.continue_, len(data))
 
 
 def line(data: bytes) -> tuple[str, msgspec.Raw]:
-    """Return the type of a change (ADDED, MODIFIED, DELETED, BOOKMARK, ERROR) and its object."""
+    """Return type (ADDED, MODIFIED, DELETED, BOOKMARK, ERROR) and object of a line of a watch."""
     document = parse(data, _Line)
     return document.type, document.object
 
@@ -366,7 +369,7 @@ def document(
 
 
 def selection(where: Where) -> Pairs:
-    """Return the query of a list or a watch."""
+    """Return the URL query that asks a list or a watch for the objects of a selection."""
     fields = ",".join(
         part for part in (where.name and f"metadata.name={where.name}", where.fields) if part
     )

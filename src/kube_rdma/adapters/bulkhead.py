@@ -52,7 +52,7 @@ async def kept(
     ends: type[KubeError] | None = None,
     pause: Callable[[int], float] = full_jitter,
 ) -> None:
-    """Run a part until it returns or is cancelled, and again after each failure.
+    """Run a part of a program again after each failure, until it returns or is cancelled.
 
     Raise only what is of the type `ends`. The n-th failure in a row waits `pause(n)` seconds; a
     part that ran for longer than the longest pause begins to count anew.
@@ -75,7 +75,7 @@ async def kept(
 
 @contextmanager
 def contained(part: str) -> Iterator[None]:
-    """Log and count an exception of the block, and go on behind it."""
+    """Log and count an exception of the block, then continue behind the block."""
     try:
         yield
     except Exception as error:  # noqa: BLE001  that is what a wall is for
@@ -88,17 +88,17 @@ class _Failed(Frozen):
 
 
 class ObjectWalls:
-    """Work on objects of one kind: one that fails waits alone, longer each time."""
+    """Work on objects of one kind, where an object whose work fails waits longer each time."""
 
     def __init__(self, kind: str, pause: Callable[[int], float] = full_jitter) -> None:
         self._kind, self._pause = kind, pause
         self._failed: dict[Hashable, _Failed] = {}  # the newest last
 
     async def run(self, key: Hashable, work: Callable[[str], Awaitable[bool]]) -> bool:
-        """Call the work on an object with "" and return its answer; False where it waits.
+        """Call `work("")` for an object and return its answer; return False while the object waits.
 
-        The key names the object, and the state of it that counts: a changed one is tried at once.
-        If the work fails it is called with why, to say so in status or Event. Raise its KubeError.
+        `key` names the object and its state: a changed object is tried at once. If the work fails,
+        it is called again with the reason as text, to report it. Raise the work's own KubeError.
         """
         if (before := self._failed.get(key)) and time.monotonic() < before.until:
             return False

@@ -20,7 +20,7 @@ Answer = TypeVar("Answer")
 
 
 class CallFailed(Exception):
-    """A call without an answer; `status` is what the other side said, None if it said nothing."""
+    """The error of a gRPC call that failed; `status` is the server's code, None without one."""
 
     def __init__(self, reason: str, status: Status | None = None) -> None:
         self.reason = reason
@@ -40,7 +40,7 @@ def calling(socket: Path) -> Iterator[Channel]:
 
 
 async def answered(call: Awaitable[Answer]) -> Answer:
-    """Return the answer to a call, which is made by a task of its own.
+    """Await a gRPC call in a task of its own, and return its answer.
 
     grpclib wakes a call whose connection has ended by cancelling its task, and never takes that
     back (grpclib.utils.Wrapper). In the caller's task it would stay: the next asyncio.timeout that
@@ -61,7 +61,7 @@ async def answered(call: Awaitable[Answer]) -> Answer:
 
 @contextmanager
 def judged() -> Iterator[None]:
-    """Raise CallFailed for whatever a call can end in."""
+    """Raise CallFailed in place of each error by which a gRPC call of the block can fail."""
     try:
         yield
     except GRPCError as error:

@@ -74,7 +74,7 @@ class HttpCaller:
         """Whether it has sent no whole request since the last answer."""
 
     async def head(self) -> HttpCall | None:
-        """Return the head of the next request, None where no other comes."""
+        """Return the head of the connection's next request, None at its end."""
         self.waits = True
         async with asyncio.timeout(self._patience) as limit:
             event = await self._event(limit)
@@ -88,7 +88,7 @@ class HttpCaller:
         return HttpCall(method, event.target.decode("ascii", "replace").partition("?")[0])
 
     async def has_ended(self, most: int) -> bool:
-        """Read the rest of a request, whose body nobody needs; return False if it is too large."""
+        """Read and drop the rest of a request; return False if it has more than `most` bytes."""
         size = 0
         async with asyncio.timeout(self._seconds):
             if self._state.they_are_waiting_for_100_continue:
@@ -117,7 +117,7 @@ class HttpCaller:
         return True
 
     def cut_off(self) -> None:
-        """End the connection without a goodbye."""
+        """Abort the connection at once."""
         self._writer.transport.abort()
 
     async def _tell(self, event: h11.Event) -> None:
@@ -125,7 +125,7 @@ class HttpCaller:
         await self._writer.drain()  # so that of a long answer only a piece waits in memory
 
     async def _event(self, limit: asyncio.Timeout | None = None) -> object:
-        """Return the next event; with the first bytes of a head its `limit` comes near."""
+        """Return the next HTTP event; the first bytes of a head bring the time limit nearer."""
         while (event := self._state.next_event()) is h11.NEED_DATA:
             self._state.receive_data(await self._reader.read(_CHUNK))
             if limit and (end := limit.when()):
@@ -138,10 +138,10 @@ LIMITS = HttpLimits(connections=64, seconds=10.0)
 
 
 class HttpServer:
-    """Answers a path with what its page returns; Unavailable is status 503 with its text.
+    """An HTTP server that answers each path with what a function returns.
 
-    A failure of one connection is logged and counted, and ends that connection alone. `option` is
-    that of the command which names the address.
+    Unavailable becomes status 503 with its text. A failure of one connection is logged and counted,
+    and ends that connection alone. `option` is that of the command which names the address.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class HttpServer:
         return number
 
     async def listen(self, host: str | None, port: int) -> None:
-        """Answer from now on, until `close`; raise Refused when nobody can listen there."""
+        """Begin to answer, until `close`; raise Refused when the address cannot be used."""
         try:
             self._server = await asyncio.start_server(self._serve, host, port)
         except OSError as error:
@@ -174,7 +174,10 @@ class HttpServer:
             ) from error
 
     async def run(self, host: str | None, port: int, event: str) -> None:
-        """Answer until cancelled, and log the event; raise Refused when nobody can listen there."""
+        """Answer until cancelled, and log the start.
+
+        Raise Refused when the address cannot be used.
+        """
         await self.listen(host, port)
         log.info(event, address=host or "*", port=self.port)
         try:
@@ -183,7 +186,7 @@ class HttpServer:
             await self.close()
 
     async def close(self) -> None:
-        """Listen no more; whoever is still connected is cut off."""
+        """Stop listening, and cut all open connections off."""
         if self._server is None:
             return
         self._server.close()
@@ -208,7 +211,7 @@ class HttpServer:
             self._open.pop(caller, None)
 
     async def _exchange(self, caller: HttpCaller) -> None:
-        """Answer one request after another; tests/fuzz calls it, so that no failure is hidden."""
+        """Answer one request after another of a connection; tests/fuzz calls it directly."""
         with suppress(h11.ProtocolError, OSError, TimeoutError):  # nobody is left to hear an answer
             while call := await caller.head():
                 answer = await self._answer(call, caller)
@@ -216,10 +219,10 @@ class HttpServer:
                     break
 
     def _has_room(self, peer: str) -> bool:
-        """Decide whether one more of this address is taken, perhaps in place of an idle connection.
+        """Decide whether to accept a connection from this address, perhaps in place of another.
 
-        That is one of the same address, if it has all that it may, else of the one that has most,
-        which loses an active one, too, for an address with fewer.
+        An address at its limit loses an idle connection of its own. Else the address with the most
+        connections loses one, even an active one, to an address with fewer.
         """
         counts = Counter(each.peer for each in self._open)
         is_crowd = counts[peer] >= self._limits.one_peer

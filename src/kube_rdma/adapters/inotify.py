@@ -52,7 +52,7 @@ def watching(
 
 
 def watching_file(path: Path) -> AbstractContextManager[AsyncIterator[object]]:
-    """Yield an iterator that yields after anything happened beside a mounted file.
+    """Yield an iterator that yields after every change in the folder of a mounted file.
 
     The kubelet renews a ConfigMap by swapping a link beside the file (``..data``), an editor by a
     rename, a person by writing in place. So the file's folder is watched for everything, and the
@@ -77,7 +77,7 @@ async def _names(inotify: Inotify, folder: Path) -> AsyncIterator[str | None]:
 
 
 def gone(folder: Path) -> Unavailable:
-    """Return the error of a watched folder that is no more at its place."""
+    """Return the error for a watched folder that was removed or moved."""
     return Unavailable(
         f"{folder} was removed or moved; kube-rdma has to start again to see the new one"
     )

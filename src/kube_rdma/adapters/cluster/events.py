@@ -39,7 +39,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class About(Frozen):
-    """The object that an Event is about."""
+    """A reference to the object that an Event is about."""
 
     kind: str
     name: str
@@ -49,7 +49,7 @@ class About(Frozen):
 
     @classmethod
     def of(cls, kind: ObjectKind[Any, Any], stored: Stored[Any, Any]) -> About:
-        """Return the subject of Events about a stored object."""
+        """Return the reference to a stored object, for Events about it."""
         return cls(kind.kind, stored.name, stored.namespace, stored.uid, kind.api_version)
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class _Sentence(Frozen):
 
 
 class _SentenceCount(Struct):
-    """The count of a sentence: how often `tell` got it, and how much of that is written."""
+    """How often a sentence was passed to `tell`, and how much of that count is written."""
 
     name: str
     first: datetime
@@ -103,7 +103,10 @@ class Events:
         return self._dropped
 
     def tell(self, about: About, reason: str, note: str, *, warning: bool = False) -> None:
-        """Say `note` about an object; never blocks or fails. `reason` is one word, CamelCase."""
+        """Record an Event with the text `note` about an object; never block or fail.
+
+        `reason` is one word in CamelCase.
+        """
         sentence = _Sentence(about, reason, note.encode()[:_NOTE].decode(errors="ignore"), warning)
         now = self._now()
         line = self._lines.pop(sentence, None)

@@ -86,7 +86,7 @@ class Nodes:
         await self._merge(name, {"metadata": meta, "spec": {"unschedulable": bool(why) or None}})
 
     async def label(self, name: str, labels: Mapping[str, str | None]) -> None:
-        """Write labels that are the caller's alone; None removes one. Raise as `close`."""
+        """Write labels of a node that nobody else writes; None removes one. Raise as `close`."""
         await self._merge(name, {"metadata": {"labels": labels}})
 
     async def _merge(self, name: str, patch: Mapping[str, object]) -> None:
@@ -108,9 +108,9 @@ class Nodes:
 
 
 def _written(before: NodeCondition | None, after: NodeCondition | None) -> dict[str, str]:
-    """Return the entry of a strategic merge patch, with a time where the status changed.
+    """Return the entry of the condition in a strategic merge patch; `after` of None deletes it.
 
-    The directive is that of the API's strategic merge patches for lists with a key.
+    lastTransitionTime is set only where the status changed.
     """
     entry = {"type": CARDS_HEALTHY}
     if after is None:

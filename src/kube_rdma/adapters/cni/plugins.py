@@ -63,7 +63,7 @@ _KEEPS_RESULTS = (0, 4, 0)  # the first cniVersion whose CHECK and DEL get the r
 
 
 class ProcessOutcome(Frozen):
-    """The end of a run; a `code` below 0 is the signal that ended it."""
+    """Exit code and output of a finished program; a `code` below 0 is the signal that ended it."""
 
     code: int
     out: bytes = b""
@@ -116,17 +116,17 @@ def run(
 
 
 def late(seconds: float) -> Unavailable:
-    """Return the error of a program that did not end in time."""
+    """Return the error of a program that was killed because it ran for longer than `seconds`."""
     return Unavailable(f"it did not end within {seconds:g} s and was killed")
 
 
 def flood(most: int) -> Unavailable:
-    """Return the error of a program that wrote too much."""
+    """Return the error of a program that was killed because it wrote more than `most` bytes."""
     return Unavailable(f"it wrote more than {most} bytes and was killed")
 
 
 def _read(process: subprocess.Popen[bytes], patience: float, most: int) -> ProcessOutcome:
-    """Return the outcome once the process itself ends: what it leaves running holds pipes."""
+    """Return outcome and output once the process itself ends, even if children hold its pipes."""
     assert process.stdout is not None
     assert process.stderr is not None
     buffers: dict[int, bytearray] = {}
@@ -155,7 +155,7 @@ def _read(process: subprocess.Popen[bytes], patience: float, most: int) -> Proce
 
 
 def _take(pipe: int, into: bytearray, most: int) -> bool:
-    """Read what is there; return whether that was its end."""
+    """Read all available bytes of a pipe; return whether the pipe has ended."""
     with suppress(BlockingIOError):
         while piece := os.read(pipe, _PIECE):
             into += piece
@@ -177,7 +177,7 @@ class _Error(msgspec.Struct):
 def environment(
     verb: Verb, sandbox: Sandbox, interface: InterfaceName, netns: str, folder: str
 ) -> dict[str, str]:
-    """Return all variables of a call; `netns` is empty when the namespace is gone."""
+    """Return the CNI variables of a call; `netns` is empty when the namespace is gone."""
     pod = sandbox.pod
     arguments = {
         "IgnoreUnknown": "1",
@@ -198,12 +198,12 @@ def environment(
 
 
 def asking(folder: str, verb: str = "VERSION") -> dict[str, str]:
-    """Return the variables of a question about no pod: VERSION or STATUS."""
+    """Return the CNI variables of a call about no pod: VERSION or STATUS."""
     return {"CNI_COMMAND": verb, "CNI_PATH": folder, "PATH": PATH}
 
 
 def config(plugin: PluginConf, previous: bytes | None) -> bytes:
-    """Return the configuration with the result of the plugins before."""
+    """Return a plugin's configuration with `previous` as prevResult; unchanged without one."""
     if previous is None:
         return plugin.config
     return json.dumps(decoded(plugin.config) | {"prevResult": decoded(previous)}).encode()
@@ -224,7 +224,7 @@ def result(kind: str, answer: bytes) -> bytes:
 
 
 def addresses(kind: str, answer: bytes, interface: InterfaceName, netns: str) -> bytes:
-    """Return an IPAM plugin's result as that of the interface which has its addresses.
+    """Return an IPAM plugin's answer as a result with this interface, which has the addresses.
 
     CHECK and DEL get this, as from any plugin that calls one. Raise Unavailable for an answer
     without an address.
@@ -244,7 +244,7 @@ def addresses(kind: str, answer: bytes, interface: InterfaceName, netns: str) ->
 
 
 def failure(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeError:
-    """Return the error of a plugin that did not end with 0, by who has to act."""
+    """Return the error of a plugin that failed: Refused if a person must act, else Unavailable."""
     try:
         error = decoded(outcome.out, _Error)
     except Undecodable:
@@ -263,7 +263,7 @@ def failure(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeEr
 
 
 def not_started(kind: str, outcome: ProcessOutcome, root: str) -> Refused | None:
-    """Return the refusal where chroot itself, or the way to the plugin's binary, has failed."""
+    """Return the refusal if chroot or the start of the binary failed, else None."""
     if root == "/" or outcome.out or outcome.code not in _NOT_STARTED:
         return None
     problem = f"the CNI plugin {kind} cannot be run below {root}: {_words(outcome.errors)}"
@@ -275,7 +275,7 @@ def _line(text: str) -> str:
 
 
 def _words(text: bytes) -> str:
-    """Return the end of what a plugin wrote, on one line."""
+    """Return the last characters that a plugin wrote, on one line."""
     return _line(text.decode(errors="replace"))[-_SHOWN:] or "nothing"
 
 
@@ -306,7 +306,7 @@ class Plugins:
                 raise error
 
     def add(self, call: CallPlugin, sandbox: Sandbox) -> PluginResult:
-        """Make the interface, or have addresses for it; return the answer of the last plugin.
+        """Call the plugins with ADD; return the result of the last one.
 
         Whatever it raises, delete() has to follow: Refused when the caller must change something,
         Unavailable when a plugin fails.
@@ -322,7 +322,7 @@ class Plugins:
         return PluginResult(call.name, previous, protocol.dns_of(previous))
 
     def check(self, call: CallPlugin, sandbox: Sandbox, result: PluginResult | None) -> None:
-        """Ask each plugin whether all is as it made it; raise as add, with what is wrong."""
+        """Call each plugin with CHECK; raise as add where one finds a fault."""
         if not call.check or not _keeps_results(call):
             return
         variables = environment(
@@ -332,11 +332,11 @@ class Plugins:
             self._call(plugin, variables, result.document if result else None)
 
     def status(self, plugin: PluginConf) -> None:
-        """Ask a plugin whether it could serve an ADD; raise as add, with why not."""
+        """Call a plugin with STATUS; raise as add where it could not serve an ADD."""
         self._call(plugin, asking(self.folder, Verb.STATUS), None)
 
     def delete(self, call: CallPlugin, sandbox: Sandbox, result: PluginResult | None) -> None:
-        """Take an interface back, all or what there is of it, also without the pod's namespace.
+        """Call the plugins with DEL, in opposite order; the pod's namespace may be gone.
 
         Raise as add. It may be called again, and without an ADD.
         """
@@ -369,7 +369,7 @@ class Plugins:
     def _call(
         self, plugin: PluginConf, variables: Mapping[str, str], previous: bytes | None
     ) -> bytes:
-        """Return a plugin's answer; raise its error when it fails."""
+        """Run a plugin and return its output; raise its error when it fails."""
         outcome = self._run(plugin.type, variables, config(plugin, previous))
         if outcome.code:
             verb = Verb(variables["CNI_COMMAND"])
@@ -402,7 +402,10 @@ class HostPlugins:
         self._patience = patience
 
     def names(self) -> tuple[str, ...]:
-        """Return what can be run there, sorted; raise Unavailable when it cannot be read."""
+        """Return the plugins that can be run, sorted.
+
+        Raise Unavailable for an unreadable folder.
+        """
         try:
             file_names = sorted(
                 path.name for path in self._inside(PurePosixPath(self.folder)).iterdir()
@@ -421,7 +424,10 @@ class HostPlugins:
             return None
 
     def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
-        """Run one to its end; raise Refused without it, Unavailable when it gives no answer."""
+        """Run a plugin to its end.
+
+        Raise Refused when it is missing, Unavailable without an answer.
+        """
         if not self._can_run(name):
             raise not_there(name, self.folder)
         words = command(Path(self.root), Path(self.folder, name))
@@ -436,7 +442,7 @@ class HostPlugins:
 
 
 def not_there(name: str, folder: str) -> Refused:
-    """Return the refusal for a plugin that was taken away since it was planned with."""
+    """Return the refusal for a plugin that was removed after the plan was made."""
     return Refused(
         f"the host has no CNI plugin {name} that can be run",
         remedy=f"Install {name} in {folder} again: only it can take back what it made",

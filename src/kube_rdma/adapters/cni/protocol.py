@@ -140,7 +140,7 @@ def decoded_result(document: bytes) -> cni.CniResult:
 
 
 def dns_of(document: bytes) -> cni.Dns | None:
-    """Return the DNS settings of a plugin's answer, whatever else is in it; None: unsaid."""
+    """Return the DNS settings of a plugin's answer; None where it has none or cannot be read."""
     try:
         return _dns(decoded(document, _OnlyDns).dns)
     except Undecodable:
@@ -148,9 +148,9 @@ def dns_of(document: bytes) -> cni.Dns | None:
 
 
 def append(document: dict[str, Any], made: cni.CniResult, version: str) -> None:
-    """Add what was made to a result, which becomes one of this version.
+    """Add links and addresses to a CNI result, in place, and set its version.
 
-    Addresses that are in it keep all that they say.
+    Addresses that the result has already keep all of their fields.
     """
     place = cni.VERSIONS.index(version)
     before = len(document.get("interfaces") or ())
@@ -177,7 +177,7 @@ def append(document: dict[str, Any], made: cni.CniResult, version: str) -> None:
 
 
 def omit_empty(**values: object) -> dict[str, object]:
-    """Return the values that say anything, as Go's omitempty has it."""
+    """Return the values that are not empty, as Go's omitempty selects them."""
     return {key: value for key, value in values.items() if value not in (None, "", [], 0)}
 
 
@@ -251,7 +251,7 @@ def answer(exit_code: int, output: bytes) -> bytes:
 
 
 def answer_head(head: bytes) -> tuple[int, int] | None:
-    """Return exit code and length of the output; None when no agent answers so."""
+    """Return exit code and length of the output; None for bytes that no agent sends."""
     magic, exit_code, length = _ANSWER.unpack(head)
     if magic != b"kra1" or exit_code > 255 or length > MAX_ANSWER:
         return None
@@ -343,9 +343,9 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
 
 
 def encode(call: cni.Call, result: cni.CniResult) -> bytes:
-    """Return the result of an ADD in the call's version: the previous one with kube-rdma's added.
+    """Return the result of an ADD in the call's version: its previous result and kube-rdma's.
 
-    A plugin that asks for addresses wants just these.
+    A plugin that asks for addresses gets these alone.
     """
     of_us = call.plugin == cni.PLUGIN
     document: dict[str, Any] = (decoded(call.config).get("prevResult") if of_us else None) or {}
@@ -354,7 +354,7 @@ def encode(call: cni.Call, result: cni.CniResult) -> bytes:
 
 
 def failure(error: KubeError | None, version: str, verb: cni.Verb | None = None) -> bytes:
-    """Return the error as CNI writes it; None is an internal error that only the log explains."""
+    """Return an error as CNI's JSON; None stands for an internal error, which the log explains."""
     if error is None:
         code, message = cni.Code.FAULT, "kube-rdma's agent failed with an internal error"
         details = "Look at the log of kube-rdma's pod on this node, and report it."
@@ -377,14 +377,14 @@ def failure(error: KubeError | None, version: str, verb: cni.Verb | None = None)
 
 
 def _cut(text: str, most: int) -> str:
-    """Return at most so many characters, each six bytes of JSON or less (twelve: no BMP)."""
+    """Return a text of at most `most` characters, with a note on how many were cut."""
     if len(text) <= most:
         return text
     return f"{text[:most]}… (the next {len(text) - most} characters are cut)"
 
 
 def version_of(config: bytes) -> str:
-    """Return the version for the answer to this configuration, whatever else is wrong with it."""
+    """Return the CNI version of a configuration; empty where it cannot be read."""
     try:
         return decoded(config, _OnlyVersion).cniVersion
     except Undecodable:
@@ -416,7 +416,7 @@ def _names(verb: cni.Verb, variables: dict[str, str]) -> tuple[ContainerId, Inte
 
 
 def _lean(config: bytes, document: _Config) -> bytes:
-    """Return the configuration without the pod's annotations, which the call has beside it.
+    """Return the configuration without the pod's annotations, which the call keeps in a field.
 
     They are all that a pod's author can make long in it, and the call keeps it to its end.
     """

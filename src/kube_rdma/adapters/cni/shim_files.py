@@ -63,10 +63,10 @@ class AskingPods:
 
 
 class ClaimedNamespaces:
-    """The namespaces of which the shim lets no pod through without the agent.
+    """Namespaces whose pods the shim holds back while the agent is away.
 
-    A claim of theirs is prepared on the node, and the pod that has it need not say so: no
-    annotation names it, and the kubelet tells of a second pod of a claim nobody.
+    A claim of the namespace is prepared on the node. The pod that has it need not say so: no
+    annotation names it, and the kubelet reports a second pod of a claim to nobody.
     """
 
     def __init__(self, path: Path = CLAIMED) -> None:
@@ -86,13 +86,13 @@ class ClaimedNamespaces:
 
 
 class Mark:
-    """A moment that lasts over the agent's end: the time of an empty file, made once."""
+    """A moment that survives a restart of the agent: the time of an empty file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def set(self) -> None:
-        """Set the mark, if it is not set. Raise Unavailable if the file cannot be made."""
+        """Create the file of the mark unless it exists; raise Unavailable if that fails."""
         with _used(self.path):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError):
@@ -104,7 +104,7 @@ class Mark:
             self.path.unlink(missing_ok=True)
 
     def since(self) -> int | None:
-        """Return the moment in nanoseconds of the wall clock; None without a mark."""
+        """Return the file's time in nanoseconds of the wall clock; None without a mark."""
         return _made(self.path)
 
 
@@ -140,5 +140,5 @@ def _made(path: Path) -> int | None:
 
 
 def _used(path: Path) -> AbstractContextManager[None]:
-    """Raise Unavailable for an OSError of the block, which reads or changes `path`."""
+    """Return a context that raises Unavailable for an OSError of its block."""
     return needed(path, "used", "it has to be the host's folder, writable and with room")

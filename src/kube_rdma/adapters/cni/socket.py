@@ -46,9 +46,10 @@ Handler = Callable[[Call], Awaitable[CniResult]]
 
 
 class Turns:
-    """A queue for `places` at once; what begins something may take `beginning` (None: all).
+    """A queue of calls, of which `places` run at once; at most `beginning` of these make something.
 
-    What ends something goes first, then namespaces in turns, then the order of arrival.
+    Calls that remove something go first, then namespaces in turns, then the order of arrival. A
+    `beginning` of None is no further limit.
     """
 
     def __init__(self, places: int, beginning: int | None = None) -> None:
@@ -62,7 +63,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, *, begins: bool, namespace: str = "") -> AsyncIterator[Place]:
-        """Wait for a place, and have it for as long as the scope is open."""
+        """Wait for a place in the queue, and hold it for the block."""
         place = Place(self, begins=begins, namespace=namespace)
         await place.take()
         try:
@@ -71,7 +72,7 @@ class Turns:
             place.leave()
 
     async def wait(self, *, begins: bool, namespace: str = "") -> None:
-        """Return with a place taken."""
+        """Wait until a place is free, and take it."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         mine = (n for b, n, _, space, _ in self._waiting if (b, space) == (begins, namespace))
         number = 1 + max((self._rounds[begins], *mine))
@@ -85,12 +86,12 @@ class Turns:
             raise
 
     def free(self, *, begins: bool) -> None:
-        """Give one place back."""
+        """Give a place back to the queue, and wake the next call."""
         self._taken[begins] -= 1
         self._call()
 
     def _call(self) -> None:
-        """Call those for whom there is a place; what ends comes first, so the rest begins."""
+        """Wake waiting calls while places are free, those that remove something first."""
         while self._waiting and sum(self._taken.values()) < self._places:
             begins, number, _, _, ready = self._waiting[0]
             if not ready.done() and begins and self._taken[True] >= self._beginning:
@@ -110,12 +111,12 @@ class Place:
         self._is_taken = False
 
     async def take(self) -> None:
-        """Wait for the place."""
+        """Wait for a place in the queue, and take it."""
         await self._turns.wait(begins=self._begins, namespace=self._namespace)
         self._is_taken = True
 
     def leave(self) -> None:
-        """Give the place to the next one; nothing to do without it."""
+        """Give the place to the next call; do nothing if it is not taken."""
         if self._is_taken:
             self._is_taken = False
             self._turns.free(begins=self._begins)
@@ -130,7 +131,7 @@ class Caller:
 
     @property
     def hung_up(self) -> bool:
-        """Return whether the caller would not hear of a result; it may have sent bytes before."""
+        """Return whether the caller has closed its end, so that it would not read a result."""
         poll = select.poll()
         try:
             poll.register(self._connection, select.POLLRDHUP)
@@ -152,7 +153,7 @@ def refuse_hung_up() -> None:
 
 @asynccontextmanager
 async def set_aside() -> AsyncIterator[None]:
-    """Give the place of the call to another one while the scope is open and it waits."""
+    """Give the place of the current call to another one during the block."""
     caller = CALLER.get()
     place = caller.place if caller else None
     if place is None:
@@ -180,7 +181,7 @@ class Limits(Frozen):
 
 
 class _Request(Struct):
-    """A call whose configuration is not read yet."""
+    """A received call of the shim, whose configuration is not read yet."""
 
     connection: socket.socket
     environment: bytes
@@ -329,7 +330,7 @@ class CniSocket:
 
 
 def _fitting(output: bytes) -> bytes:
-    """Return the result of an ADD; raise Refused where the shim would not take so much."""
+    """Return the result of an ADD; raise Refused if it is too long for the shim."""
     if len(output) > wire.MAX_ANSWER:
         raise Refused(
             f"the result has {len(output)} bytes, of {wire.MAX_ANSWER} that fit",
@@ -339,7 +340,7 @@ def _fitting(output: bytes) -> bytes:
 
 
 async def _receive(connection: socket.socket, descriptors: list[int]) -> _Request | None:
-    """Return the begin of a request; None when it is none, or ends early.
+    """Return the header and environment of a request; None when it is none, or ends early.
 
     The caller closes the descriptors.
     """

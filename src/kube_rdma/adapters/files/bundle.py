@@ -58,7 +58,7 @@ class _BundleHead(msgspec.Struct):
 
 
 class _Bundle(msgspec.Struct):
-    """The fields of a bundle that are otherwise in an Observation."""
+    """The fields of a bundle's JSON that need a type of their own, beside an Observation."""
 
     problems: tuple[_Problem, ...] | None = None
     pod: _Pod | None = None
@@ -81,7 +81,7 @@ def encode(seen: Observation) -> bytes:
 
 
 def decode(data: bytes, where: str) -> Observation:
-    """Return the Observation that was encoded so; raise Refused for anything else."""
+    """Return the Observation in a bundle's JSON; raise Refused for anything else."""
     remedy = "Write one with kube-rdma doctor --collect FILE"
     try:
         version = decoded(data, _BundleHead, most=_LONGEST).document
@@ -94,7 +94,7 @@ def decode(data: bytes, where: str) -> Observation:
 
 
 def _with_findings(data: bytes) -> bytes:
-    """Return the document with Findings as the model has them; raise Undecodable."""
+    """Return a bundle's JSON with Findings in the present format; raise Undecodable."""
     bundle = decoded(data, _Bundle, most=_LONGEST)
     document = decoded(data, dict[str, Any], most=_LONGEST)
     if bundle.problems is not None:
@@ -112,7 +112,7 @@ def _with_findings(data: bytes) -> bytes:
 
 
 def write(seen: Observation, path: Path) -> None:
-    """Write a new file that only its owner may read; raise Refused."""
+    """Write an Observation to a new file that only its owner may read; raise Refused."""
     with created(path) as file:
         file.write(encode(seen))
 
@@ -131,7 +131,7 @@ def created(path: Path) -> BinaryIO:
 
 
 def read(path: Path) -> Observation:
-    """Return what the file holds; raise Refused."""
+    """Return the Observation in a bundle file; raise Refused."""
     try:
         with path.open("rb") as file:
             data = file.read(_LONGEST)
@@ -168,20 +168,20 @@ _REMEDY = "Write one with kube-rdma bundle FILE"
 
 
 class _Unseen(msgspec.Struct):
-    """A node that did not answer."""
+    """The entry of a bundle for a node that did not answer, with the reason."""
 
     node: str
     why: str = ""
 
 
 class _Silent(msgspec.Struct):
-    """The nodes that did not answer."""
+    """The member of a bundle that lists the nodes that did not answer."""
 
     nodes: tuple[_Unseen, ...] = ()
 
 
 def write_cluster_bundle(answers: Iterable[NodeAnswer], path: Path) -> None:
-    """Write a new file that only its owner may read; raise Refused."""
+    """Write the answers of all nodes to a new tar file; raise Refused."""
     answers = tuple(answers)
     with created(path) as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
         for answer in answers:
@@ -192,7 +192,7 @@ def write_cluster_bundle(answers: Iterable[NodeAnswer], path: Path) -> None:
 
 
 def read_cluster_bundle(path: Path) -> tuple[NodeAnswer, ...]:
-    """Return what each node answered; raise Refused for anything that `write` has not made."""
+    """Return the nodes' answers in a bundle of the cluster; raise Refused for other files."""
     try:
         with tarfile.open(path, mode="r:gz") as tar:
             return tuple(_answers(tar, str(path)))
@@ -220,7 +220,7 @@ def _answers(tar: tarfile.TarFile, where: str) -> Iterator[NodeAnswer]:
 
 
 def silent(data: bytes, where: str) -> tuple[NodeAnswer, ...]:
-    """Return the nodes that did not answer, of their member; raise Refused."""
+    """Return the nodes that did not answer, from their file in the bundle; raise Refused."""
     try:
         unseen = decoded(data, _Silent, most=MOST_BYTES).nodes
     except Undecodable as error:

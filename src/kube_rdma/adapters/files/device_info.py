@@ -34,20 +34,21 @@ _SHARE = re.compile(r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|\w+\.\w+\.\d
 
 
 class DeviceInfoFolder:
-    """The host's folder of these files; it is made if missing."""
+    """The host's folder of device info files, which CNI plugins read; made if missing."""
 
     def __init__(self, path: Path = FOLDER) -> None:
         self._path = path
 
     def write(self, resource: str, share: ShareId, info: DeviceInfo) -> None:
-        """Write the file of a share, in place of an earlier one; raise Unavailable."""
+        """Write the device info file of a share, over an earlier one; raise Unavailable."""
         _replace(self._path / file_name(resource, share), document(info), 0o644)
 
     def write_for_plugin(self, path: str, info: DeviceInfo) -> None:
-        """Write the file of its own that a CNI plugin's caller names; raise Unavailable.
+        """Write the device info file at the path that a CNI plugin's caller names.
 
-        The folder is the host's as the agent sees it, whatever the path says of it. A file about
-        another device is left alone; in one about this, what kube-rdma does not know stays.
+        Raise Unavailable. The path's folder is replaced by the agent's mount of it. A file about
+        another device stays as it is; in one about this device, keys that kube-rdma does not know
+        stay.
         """
         plugin_path = PurePosixPath(path)
         if plugin_path.parts[-3:-1] != ("devinfo", _PLUGINS):
@@ -77,12 +78,12 @@ class DeviceInfoFolder:
 
 
 def file_name(resource: str, share: ShareId) -> str:
-    """Return ``<resource, / as ->-<device id, likewise>-device.json``."""
+    """Return ``<resource, / as ->-<device id, / as ->-device.json``."""
     return f"{_prefix(resource)}{share.replace('/', '-')}{_END}"
 
 
 def document(info: DeviceInfo) -> bytes:
-    """Return the file's content; a block of type pci, without the fields that are not known."""
+    """Return a device info file of type pci; fields without a value are left out."""
     pci = {
         "pci-address": info.pci,
         "rdma-device": ",".join(info.rdma_devices),
@@ -97,7 +98,10 @@ def _prefix(resource: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Return the object in a file; None for no file, and for one that has none."""
+    """Return the JSON object in a file.
+
+    None for a missing or unreadable file and for other JSON.
+    """
     with suppress(OSError, Undecodable):
         device_info = decoded(path.read_bytes())
         return device_info if isinstance(device_info, dict) else None

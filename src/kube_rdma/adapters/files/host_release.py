@@ -57,7 +57,7 @@ def read_room(folders: Iterable[Path]) -> tuple[ObservedFolder, ...]:
 
 
 def _of(folder: Path) -> ObservedFolder:
-    """Return the room in a folder, with what its file system keeps for root: the agent is root."""
+    """Return the free bytes and inodes in a folder, with those that only root may use."""
     room = os.statvfs(folder)
     inodes = room.f_ffree if room.f_files else None  # some file systems count none
     read_only = bool(room.f_flag & os.ST_RDONLY)

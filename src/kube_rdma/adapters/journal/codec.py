@@ -44,7 +44,7 @@ _TEXTS: dict[type, Callable[[str], object]] = {
 
 
 class RecordForm(Frozen):
-    """The names of a class and its fields on disk."""
+    """How a class is written in the journal: its tag, and the JSON key of each field."""
 
     of: type
     tag: str
@@ -56,9 +56,10 @@ class RecordForm(Frozen):
 
 
 def form(of: type, tag: str, keys: str, identity: str = "") -> RecordForm:
-    """Return a form out of words: a word is a key, or ``key=field`` if the field has another name.
+    """Return the journal form of a class.
 
-    The key of a field that came later ends in a question mark: ``active?``.
+    `keys` has words ``key``, or ``key=field`` if they differ. The key of a field that was added
+    later ends in a question mark: ``active?``.
     """
     words = [word.partition("=") for word in keys.split()]
     names = {key.rstrip("?"): field or key.rstrip("?") for key, _, field in words}
@@ -67,7 +68,7 @@ def form(of: type, tag: str, keys: str, identity: str = "") -> RecordForm:
 
 
 class _Shape(Frozen):
-    """A form with the types of its values."""
+    """A journal form of a class together with the types of its fields."""
 
     form: RecordForm
     types: Mapping[str, Any]  # by key
@@ -99,14 +100,14 @@ class RecordCodec:
         return value
 
     def is_known(self, data: Json) -> bool:
-        """Return whether every key in what was decoded has a field."""
+        """Return whether every key in a record's JSON belongs to a field of its class."""
         if isinstance(data, dict):
             keys = self._tags[str(data[TAG])].fields
             return all(key in keys and self.is_known(part) for key, part in _parts(data))
         return not isinstance(data, list) or all(map(self.is_known, data))
 
     def carry(self, new: Json, old: Json) -> Json:
-        """Return `new`, with what `old` says of the same values under keys that have no field."""
+        """Return the JSON `new` with unknown keys copied from the same values in `old`."""
         if isinstance(new, list) and isinstance(old, list):
             rest = list(old)
             return [self.carry(part, self._counterpart(part, rest)) for part in new]
@@ -117,7 +118,7 @@ class RecordCodec:
         return carried | {key: part for key, part in _parts(old) if key not in keys}
 
     def _counterpart(self, part: Json, rest: list[Json]) -> Json:
-        """Take out of `rest` what it has of the value `part`, and return it; None if nothing."""
+        """Remove from `rest` the old JSON of the value `part`, and return it; None without one."""
         identity = self._tags[str(part[TAG])].identity if isinstance(part, dict) else ()
         for place, other in enumerate(rest):
             if self._is_same(part, other, identity):
@@ -125,7 +126,7 @@ class RecordCodec:
         return None
 
     def _is_same(self, new: Json, old: Json, identity: Collection[str] = ()) -> bool:
-        """Return whether both are one value, but for keys without a field or that `old` lacks."""
+        """Return whether two JSON values mean the same; keys that one side lacks do not count."""
         if isinstance(new, list) and isinstance(old, list):
             return len(new) == len(old) and all(map(self._is_same, new, old))
         if not isinstance(new, dict) or not isinstance(old, dict):
@@ -187,7 +188,7 @@ class RecordCodec:
         raise ValueError(f"{data!r:.60} is not a {getattr(of, '__name__', of)}")
 
     def _one_of(self, choices: tuple[Any, ...], data: Json) -> object:
-        """Return the choice that fits: classes with a form by their tag, all others by trying."""
+        """Decode JSON as one of several types: by its tag, else the first type that fits."""
         if isinstance(data, dict):
             tags = self._choices.get(choices)
             if tags is None:
@@ -236,7 +237,7 @@ class RecordCodec:
 
 
 def _parts(data: dict[str, Json]) -> Iterable[tuple[str, Json]]:
-    """Return the keys of a value with what they hold, without its tag."""
+    """Return keys and values of a JSON object, without the tag of its class."""
     return ((key, part) for key, part in data.items() if key != TAG)
 
 

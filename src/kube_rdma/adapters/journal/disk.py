@@ -82,7 +82,7 @@ class Folder:
             return file.read()
 
     def create(self, name: str) -> int:
-        """Open a file for writing, empty; the handle has to be closed."""
+        """Open a file for writing, emptied if it exists, and return its descriptor."""
         return self._open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 
     def write(self, handle: int, content: bytes) -> None:
@@ -91,27 +91,27 @@ class Folder:
             content = content[os.write(handle, content) :]
 
     def fsync(self, handle: int) -> None:
-        """Return when the content has reached the disk."""
+        """Flush the content of a file to the disk."""
         os.fsync(handle)
 
     def close(self, handle: int) -> None:
-        """Give the handle back."""
+        """Close a descriptor that `create` returned."""
         os.close(handle)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename in one step; what `new` was before is gone."""
+        """Rename a file in one step, over an existing one."""
         os.rename(old, new, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
     def unlink(self, name: str) -> None:
-        """Remove a name."""
+        """Remove a file."""
         os.unlink(name, dir_fd=self._folder)
 
     def fsync_folder(self) -> None:
-        """Return when the names have reached the disk."""
+        """Flush the folder's names to the disk."""
         os.fsync(self._folder)
 
     def release(self) -> None:
-        """Close the folder and let the next writer in."""
+        """Close the folder, so that another process may write to it."""
         os.close(self._lock)
         os.close(self._folder)
 

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Loaded(Frozen, Generic[T]):
-    """The records of a folder, and a fault for each file that is not among them."""
+    """The records that a journal's folder holds, and a fault for each unreadable file."""
 
     records: tuple[tuple[str, T], ...]  # by name, sorted
     broken: tuple[Broken, ...] = ()  # no records, or halves
@@ -46,12 +46,12 @@ class Loaded(Frozen, Generic[T]):
 
     @property
     def faults(self) -> tuple[Broken, ...]:
-        """Return all faults."""
+        """Return the faults of files that are broken or of another version."""
         return (*self.broken, *self.foreign)
 
 
 class _Foreign(Exception):
-    """A whole record, and why it is none of this version's."""
+    """An intact record that this version does not understand; the message says why."""
 
 
 class Journal(Generic[T]):
@@ -78,7 +78,7 @@ class Journal(Generic[T]):
         self.close()
 
     def close(self) -> None:
-        """Let the next writer in."""
+        """Close the folder, so that another process may write the journal."""
         self._disk.release()
 
     def put(self, name: str, value: T, *, sync: bool = True) -> None:
@@ -117,9 +117,10 @@ class Journal(Generic[T]):
                 raise
 
     def rename(self, old: str, new: str, *, sync: bool = True) -> None:
-        """Give a record another name; a name can say what changes of it, for a third of a put.
+        """Give a record another name, which costs a third of `put`.
 
-        Raise Unavailable when there is none or the disk fails: it then has one name or the other.
+        A name can hold what changes of a record. Raise Unavailable when there is none or the disk
+        fails: it then has one name or the other.
         """
         source, target = self._file(old), self._file(new)
         with self._needed(source, "renamed"):
@@ -131,7 +132,7 @@ class Journal(Generic[T]):
             self._whole[new] = self._whole.pop(old)
 
     def remove(self, *names: str, sync: bool = True) -> None:
-        """Remove records for good; no error where there is none. Raise Unavailable."""
+        """Remove records from the disk; missing ones are no error. Raise Unavailable."""
         targets = [self._file(name) for name in names]
         with self._needed(next(iter(targets), ""), "removed"):
             for target in targets:
@@ -144,7 +145,7 @@ class Journal(Generic[T]):
 
     @property
     def foreign(self) -> frozenset[str]:
-        """Return the names of the records that `load` did not understand."""
+        """Return the names of the records that this version of kube-rdma does not understand."""
         return frozenset(self._foreign)
 
     def refuse_foreign(self, *names: str) -> None:
@@ -242,7 +243,7 @@ class Journal(Generic[T]):
         )
 
     def _needed(self, file: str, verb: str) -> AbstractContextManager[None]:
-        """Raise Unavailable for an OSError of the block, which has `file` written, removed, …"""
+        """Return a context that raises Unavailable for an OSError of its block."""
         needs = "the journal needs a disk that is writable and has room"
         path = f"{self._disk.path}/{file}"
         return needed(path, verb, f"{needs}; nothing is done without it")
@@ -262,7 +263,7 @@ def _file(name: str) -> str:
 
 
 def glance(folder: Path, of: type[T]) -> T | None:
-    """Return the first record of this type; None where there is none yet.
+    """Return the first record in a folder; None where it has none.
 
     Raise Unavailable when it cannot be read or is of another version.
     """
@@ -278,7 +279,7 @@ def glance(folder: Path, of: type[T]) -> T | None:
 def glances(folder: Path, kind: str, of: type[T]) -> tuple[tuple[str, T], ...] | None:
     """Return all readable records of a kind by name; None without such a folder.
 
-    One that goes meanwhile is gone. Raise Unavailable when the folder cannot be read.
+    A file that is removed meanwhile is left out. Raise Unavailable for an unreadable folder.
     """
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
@@ -291,7 +292,7 @@ def glances(folder: Path, kind: str, of: type[T]) -> tuple[tuple[str, T], ...] |
 
 
 def _records(text: bytes, kind: str, of: type[T]) -> list[T]:
-    """Return the record of a file, or none."""
+    """Return the decoded record of a file as a list; empty for another kind or bad JSON."""
     try:
         envelope = json.loads(text)
         return [CODEC.decode(of, envelope["data"])] if envelope["kind"] == kind else []

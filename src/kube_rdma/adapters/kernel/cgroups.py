@@ -59,7 +59,7 @@ _OTHERS = frozenset({"system.slice", "user.slice", "init.scope"})
 
 
 def places(kubepods: str, uid: str) -> tuple[str, ...]:
-    """Return the paths that a pod's group may have below the group `kubepods`."""
+    """Return the possible paths of a pod's cgroup below the cgroup `kubepods`."""
     if not kubepods.endswith(_SLICE):
         return tuple(
             f"{above}/pod{uid}" for above in (kubepods, *(f"{kubepods}/{one}" for one in _CLASSES))
@@ -105,9 +105,9 @@ _REMOVE = "remove rdmaLimits from the pools of this node"
 
 
 class RdmaGroup(Frozen):
-    """A pod's group as the kernel shows it, one entry for each device that counts.
+    """RDMA limits and usage of a pod's cgroup, by device; empty where the controller is off.
 
-    It has no entries where the controller is off.
+    The cgroup has no entries where the controller is off.
     """
 
     limits: tuple[DeviceLimits, ...]
@@ -115,7 +115,7 @@ class RdmaGroup(Frozen):
 
 
 class RdmaGroups:
-    """The groups of a node's pods: found by the pod's uid, which the kubelet has, then by path."""
+    """The cgroups of a node's pods and their RDMA limits; pods are found by uid."""
 
     def __init__(self, files: HostCgroups) -> None:
         self._files = files
@@ -153,7 +153,7 @@ class RdmaGroups:
                     raise _unreadable(group, error) from error
 
     def switch_on(self, uid: str) -> str:
-        """Have the controller on in a pod's group, and return its path.
+        """Switch the RDMA controller on in a pod's cgroup, and return the cgroup's path.
 
         Raise Refused where the node cannot limit, Unavailable where it cannot be done now.
         """
@@ -179,7 +179,7 @@ class RdmaGroups:
         return group
 
     def _switch_on(self, group: str) -> None:
-        """Have the kernel limit the groups in this one."""
+        """Switch the RDMA controller on for the cgroups below this one."""
         path = f"{group}/cgroup.subtree_control".lstrip("/")
         try:
             if CONTROLLER not in self._files.read(path).split():
@@ -192,7 +192,7 @@ class RdmaGroups:
 
 
 def line(limits: DeviceLimits) -> str:
-    """Return the line of rdma.max that sets these limits."""
+    """Return the line of rdma.max that sets a device's limits."""
     handles, objects = limits.limits.handles, limits.limits.objects
     return f"{limits.device} {_HANDLES}={_written(handles)} {_OBJECTS}={_written(objects)}"
 

@@ -94,7 +94,10 @@ class CharNodes:
         return True
 
     def _enter_folder(self) -> None:
-        """Watch the folder if it is there. Nodes made before that are seen by the look after it."""
+        """Watch the folder if it exists.
+
+        Device nodes made before are found by a look afterwards.
+        """
         assert self._inotify
         with suppress(OSError):
             self._inside = self._inotify.add_watch(self._folder, _CHANGED)

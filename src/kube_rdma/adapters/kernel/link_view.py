@@ -50,7 +50,7 @@ class LinkDevice(Frozen):
 
 
 class LinkView(Frozen):
-    """Everything one look through RDMA netlink shows."""
+    """All that the kernel tells by RDMA netlink at one moment: devices, mode and faults."""
 
     devices: tuple[LinkDevice, ...]
     namespace_mode: NamespaceMode
@@ -157,7 +157,7 @@ def with_routes(
 
 
 def set_routes(survey: Survey, **fields: Any) -> Survey:
-    """Return the survey with these fields of every interface."""
+    """Return the survey with these fields set on every network interface."""
     every = {netdev.name for one in survey.functions for netdev in one.netdevs}
     return survey.with_netdevs(every, lambda netdev: replace(netdev, **fields))
 
@@ -199,7 +199,7 @@ def merge_holders(survey: Survey, root: SysfsRoot, holders: Mapping[str, str]) -
 
 
 def _with_lower(tree: SysfsTree, interfaces: Collection[str]) -> frozenset[str]:
-    """Return these interfaces and all interfaces below them."""
+    """Return these interfaces and all that they are built on, such as slaves of a bond."""
     carriers: set[str] = set()
     pending = list(interfaces)
     while pending:

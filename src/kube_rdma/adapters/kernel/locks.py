@@ -22,7 +22,7 @@ _PAUSE = 0.02  # seconds
 
 
 def waited(done: Callable[[], bool], patience: float) -> bool:
-    """Return True as soon as `done` does; False when it has not for `patience` seconds."""
+    """Wait until `done()` is true; return False if it is not within `patience` seconds."""
     deadline = time.monotonic() + patience
     while not done():
         if time.monotonic() >= deadline:

@@ -82,12 +82,15 @@ def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
 
 
 def whole(text: str) -> int:
-    """Return the whole units of a quantity: 1k is 1000, 3920m is 3, 1Ki is 1024; or ValueError."""
+    """Return the whole units of a quantity: 1k is 1000, 3920m is 3.
+
+    Raise ValueError for no quantity.
+    """
     return int(quantity(text))
 
 
 def units(text: str) -> int:
-    """Return the whole units, 0 for no quantity, which no API server takes into such a field."""
+    """Return the whole units of a quantity; 0 for a text that is no quantity."""
     try:
         return whole(text)
     except ValueError:

@@ -310,14 +310,14 @@ def device_slice(stored: StoredSlice) -> slices.DeviceSlice:
 
 
 def _addresses(attributes: slices.Attributes) -> tuple[str, ...]:
-    """Return the PCI addresses among the attributes, that of the standard's name first."""
+    """Return the PCI addresses among the attributes, the one of the standard attribute first."""
     names = sorted(attributes, key=lambda name: (name != PCI_BUS_ID, name))
     matches = (_ADDRESS.fullmatch((attributes[name].string or "").lower()) for name in names)
     return tuple(dict.fromkeys(match[1] for match in matches if match))
 
 
 def _card(device: slices.ListedDevice) -> slices.PublishedCard | None:
-    """Return the card that the attributes describe, None where nothing leads to one.
+    """Return the card that a device's attributes describe, None where they identify none.
 
     Names are those of DRANET (dra.net/pciAddress, ifName, rdmaDevice, rdma; kubernetes-sigs/dranet
     pkg/apis/attributes.go), of the SR-IOV driver (pciAddress, interfaceName, rdmaCapable;
@@ -352,7 +352,7 @@ def wanted_slice(part: slices.ResourceSlice) -> Wanted[slices.SliceSpec]:
 
 
 def changed_slice(stored: StoredSlice, part: slices.ResourceSlice) -> StoredSlice:
-    """Return the stored object with what the slice says from now on."""
+    """Return the stored ResourceSlice with new spec, owners and annotations."""
     wanted = wanted_slice(part)
     others = (pair for pair in stored.annotations if pair[0] != WITHOUT)
     annotations = tuple(sorted((*others, *wanted.annotations)))

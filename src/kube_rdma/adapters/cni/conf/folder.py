@@ -51,7 +51,7 @@ class FolderTiming(Frozen):
 
 
 class FolderRound(Frozen):
-    """The outcome of one round."""
+    """The outcome of one check of the host's CNI configuration: plan, error, what was written."""
 
     plan: ConfPlan | None = None
     error: KubeError | None = None
@@ -60,15 +60,18 @@ class FolderRound(Frozen):
 
 
 class ConfFolder:
-    """The folder as the agent reaches it, perhaps under a prefix; it is made if it is missing."""
+    """The host's folder of CNI configurations, below the agent's mount of the host.
+
+    Made if missing.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> Files:
-        """Return every file that a runtime may look at, by name; raise Unavailable.
+        """Return every file that a runtime may read; raise Unavailable.
 
-        Those of a folder in it have its name before theirs: there lie the plugins of a list.
+        Names of files in a subfolder begin with its name: a subfolder has the plugins of a list.
         """
         with self._used():
             self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -79,9 +82,10 @@ class ConfFolder:
         return tuple(file for path in paths if (file := self._read(path)))
 
     def apply(self, plan: ConfPlan, seen: Files) -> bool:
-        """Do what is planned for the files `seen`; return False when one was changed meanwhile.
+        """Write and remove the files of a plan.
 
-        Raise Unavailable when the folder cannot be changed.
+        Return False when one of `seen` was changed meanwhile. Raise Unavailable when the folder
+        cannot be changed.
         """
         files_by_name = {file.name: file for file in seen}
         with self._used():
@@ -101,13 +105,16 @@ class ConfFolder:
         return True
 
     def set_aside(self, names: Iterable[str], ending: str) -> None:
-        """Give files a name that no runtime reads; raise Unavailable when that fails."""
+        """Rename files so that no runtime reads them; raise Unavailable when that fails."""
         with self._used():
             for name in names:
                 (self.path / name).replace(self.path / f"{name}{ending}")
 
     def put_back(self, ending: str) -> tuple[str, ...]:
-        """Undo `set_aside` and return the names; a file that has come again meanwhile stays."""
+        """Take back `set_aside` and return the names.
+
+        A file that was written anew meanwhile stays.
+        """
         with self._used():
             saved = sorted(path for path in self.path.iterdir() if path.name.endswith(ending))
             for path in saved:
@@ -119,7 +126,7 @@ class ConfFolder:
         return tuple(path.name.removesuffix(ending) for path in saved)
 
     def _read(self, path: Path) -> ConfFile | None:
-        """Return a file; None for no text, no file, or a lost one: a runtime skips it too."""
+        """Return a file of the folder; None if it is missing, too large, or no text."""
         with suppress(OSError, UnicodeDecodeError):
             status = path.stat()
             if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST:
@@ -128,13 +135,13 @@ class ConfFolder:
         return None
 
     def _used(self) -> AbstractContextManager[None]:
-        """Raise Unavailable for an OSError of the block."""
+        """Return a context that raises Unavailable for an OSError of its block."""
         needs = "the folder of the CNI configuration has to be the host's, writable and with room"
         return os_files.needed(self.path, "used", needs)
 
 
 class Keeper(Frozen):
-    """Keeps one host wired: the binary first, then the configuration that names it."""
+    """A loop that keeps kube-rdma's binary and its CNI configuration on one host."""
 
     host: Path  # the host's root as the agent sees it
     find: Find  # where its runtime looks, which may change while it runs; raises KubeError
@@ -149,7 +156,10 @@ class Keeper(Frozen):
     shut_out: ShutOut = lambda _plan, _undone: None
 
     async def run(self) -> None:
-        """Run until cancelled; raise Unavailable when a folder is removed or cannot be watched."""
+        """Check and write until cancelled.
+
+        Raise Unavailable when a folder is removed or not watchable.
+        """
         course = _Course(self.pace, self.tell)
         places = await self._find_places()
         while True:
@@ -171,7 +181,7 @@ class Keeper(Frozen):
             return error
 
     def _folders(self, places: CniPlaces | KubeError) -> tuple[Path, ...]:
-        """Return the folders to watch; the round complains of one that cannot be made."""
+        """Return the folders to watch, made if missing; one that cannot be made is left out."""
         if isinstance(places, KubeError):
             return ()
         folders = [inside(self.host, path) for path in (places.conf, places.binaries)]
@@ -212,7 +222,7 @@ class Keeper(Frozen):
 
 
 class _Course:
-    """The state of the rounds: what was reported of them, and how long to wait for the next."""
+    """The state between two checks of the configuration: what was reported, how long to wait."""
 
     def __init__(self, pace: FolderTiming, tell: Callable[[FolderRound], None]) -> None:
         self._pace = pace
@@ -225,7 +235,7 @@ class _Course:
         self.writes = Writes()
 
     def note(self, kept: FolderRound) -> None:
-        """Report a round if it brought news, and stands."""
+        """Report a finished check, unless its write has yet to prove that it lasts."""
         plan = kept.plan
         changed = plan is not None and plan.changes
         if changed:
@@ -247,25 +257,25 @@ class _Course:
 
     @property
     def quarrel(self) -> int:
-        """Return how often others undid what kube-rdma wrote, in a row."""
+        """Return how often in a row others undid what kube-rdma wrote."""
         return 0 if self._clock() - self._wrote > self._pace.calm else self._undone
 
     @property
     def may_try(self) -> bool:
-        """Return whether enough time is over since a write that somebody undid."""
+        """Return whether enough seconds have passed since the last write that was undone."""
         return self._clock() - self._wrote >= self._wait(self._undone)
 
     @property
     def patience(self) -> float:
-        """Return the seconds until the next round when no file changes."""
+        """Return the seconds until the next check when no file changes."""
         look = self._pace.look
         return min(look, self._wait(self._failures)) if self._failures else look
 
     @property
     def settle(self) -> float:
-        """Return the seconds from a change to the round about it.
+        """Return the seconds to wait after a change of a file before the next check.
 
-        The first time anybody may rewrite a file; then the keeper begins to wait.
+        It is short for the first change; when others undo kube-rdma's writes, it grows.
         """
         if self._held:
             return self._pace.proof
@@ -276,7 +286,7 @@ class _Course:
 
 
 def _elsewhere(plan: ConfPlan, places: CniPlaces, host: Path) -> Refused:
-    """Return the refusal for a folder of binaries in which the runtime cannot be looking."""
+    """Return the refusal for plugins that are missing in the folder that the agent sees."""
     plugins = ", ".join(plan.missing)
     folders = " or ".join(map(str, (places.binaries, *places.more)))
     return Refused(
@@ -290,7 +300,7 @@ def _elsewhere(plan: ConfPlan, places: CniPlaces, host: Path) -> Refused:
 
 
 def remove(folder: ConfFolder, binaries: Path, decide: Callable[[Files], ConfPlan]) -> None:
-    """Undo it all, the configuration first; raise Unavailable when that is not possible."""
+    """Remove kube-rdma's CNI configuration, then its binaries; raise Unavailable if that fails."""
     while True:
         seen = folder.read()
         if folder.apply(decide(seen), seen):
@@ -312,7 +322,7 @@ class _Changes:
                     pass
 
     def raise_gone(self) -> None:
-        """Raise Unavailable when a folder was removed that is still looked for."""
+        """Raise Unavailable when a watched folder was removed or moved."""
         if self._gone:
             raise Unavailable(
                 f"One of {' and '.join(map(str, self._folders))} was removed or moved; kube-rdma "
@@ -339,7 +349,7 @@ def _watching(folders: tuple[Path, ...]) -> Iterator[_Changes]:
 
 
 def _mode(target: Path) -> int:
-    """Return a file's present rights: whoever wrote it may read it as another user."""
+    """Return the permission bits of a file; 0600 where there is none."""
     try:
         return stat.S_IMODE(target.stat().st_mode)
     except FileNotFoundError:
@@ -350,9 +360,9 @@ AT_ONCE = 1_000_000_000  # nanoseconds
 
 
 class Writes:
-    """The last writes of one keeper, and what became of them.
+    """The times of one keeper's last writes, and which of them others undid.
 
-    Both moments, of the write and of its undoing, are the kernel's own (st_ctime).
+    Both times, of the write and of its undoing, are the kernel's own (st_ctime).
     """
 
     def __init__(self) -> None:
@@ -360,13 +370,13 @@ class Writes:
         self.undone = UndoneWrites()
 
     def note(self, paths: Iterable[Path]) -> None:
-        """Take note of files that have just been written."""
+        """Remember the change times of files that have just been written."""
         for path in paths:
             with suppress(FileNotFoundError):
                 self._stamps[path] = path.stat().st_ctime_ns
 
     def look(self, wanted: Collection[Path]) -> UndoneWrites:
-        """Return how it stands now; `wanted` are the files that would have to be written again."""
+        """Return which writes were undone; `wanted` are the files that have to be written again."""
         if not wanted:
             self._stamps.clear()
             self.undone = UndoneWrites()
@@ -384,7 +394,7 @@ class Writes:
 
 
 def _is_quick(path: Path, written: int) -> bool:
-    """Return whether another text, or nothing, took the file's place within a second."""
+    """Return whether a file was replaced or removed within a second after the write."""
     try:
         return path.stat().st_ctime_ns - written <= AT_ONCE
     except FileNotFoundError:

@@ -64,7 +64,7 @@ def places(conf: str, binaries: Sequence[str], source: str) -> CniPlaces:
 
 
 def _unrevised(path: str) -> str:
-    """Return the path that stays: a snap's has its revision in it, and `current` is a link there.
+    """Return the path with the link `current` in place of a snap's revision.
 
     MicroK8s puts the revision into its containerd.toml, and a pod mounts `current`.
     """
@@ -89,7 +89,7 @@ def find(host: Path = Path("/")) -> CniPlaces:
 
 
 def inside(host: Path, path: PurePosixPath) -> Path:
-    """Return a path of the host as the agent reaches it, links followed as the host would."""
+    """Return where the agent reaches a path of the host, with links followed as on the host."""
     done: list[str] = []
     todo = list(reversed(path.parts[1:]))
     links = 0
@@ -128,14 +128,14 @@ class _Settings(Frozen):
     binaries: tuple[str, ...] = ()
 
     def then(self, conf: object, *binaries: object) -> _Settings:
-        """Return the settings with those of a later part."""
+        """Return these settings, overwritten by what a later file sets."""
         folder = conf if isinstance(conf, str) else ""
         folders = tuple(one for one in binaries if isinstance(one, str) and one)
         return _Settings(folder or self.conf, folders or self.binaries)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return a document, empty if it cannot be read: the runtime would not run with it either."""
+    """Return a TOML document as a dict; empty if the file cannot be read."""
     try:
         return tomllib.loads(path.read_text())
     except (OSError, ValueError, RecursionError):
@@ -179,7 +179,7 @@ def _read_crio(config: Path) -> _Settings:
 
 
 def _table(document: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Return a table inside of tables; an empty one where something else has one of the names."""
+    """Return a nested table of a document; empty where one of the names is no table."""
     for name in names:
         inside = document.get(name)
         document = inside if isinstance(inside, dict) else {}
@@ -194,7 +194,7 @@ def _list(value: object) -> list[Any]:
 
 
 def shim(folder: Path = SHIMS) -> bytes:
-    """Return the binary for this machine; raise Unavailable when this installation has none."""
+    """Return the shim's binary for this machine; raise Unavailable when it is not installed."""
     path = folder / platform.machine() / PLUGIN
     none = f"this installation of kube-rdma has no shim for {platform.machine()}"
     with needed(path, "read", f"{none}; the image and the wheel have one"):
@@ -202,7 +202,7 @@ def shim(folder: Path = SHIMS) -> bytes:
 
 
 def install(content: bytes, folder: Path) -> bool:
-    """Write the shim by all of its names; return whether one was missing or another file.
+    """Write the shim by all of its names; return whether one was missing or had other content.
 
     Raise Unavailable when it cannot be written.
     """
@@ -217,7 +217,7 @@ def install(content: bytes, folder: Path) -> bool:
 
 
 def names(folders: Iterable[Path]) -> frozenset[str]:
-    """Return the names in these folders; one that cannot be read counts as empty."""
+    """Return the names of all files in these folders; an unreadable folder counts as empty."""
     file_names: set[str] = set()
     for folder in folders:
         with suppress(OSError):
@@ -226,7 +226,7 @@ def names(folders: Iterable[Path]) -> frozenset[str]:
 
 
 def uninstall(folder: Path) -> None:
-    """Remove the shim once no configuration names it; raise Unavailable if that fails."""
+    """Remove the shim's binaries once no configuration names them; raise Unavailable on failure."""
     for name in NAMES:
         with _changed(folder / name):
             (folder / name).unlink(missing_ok=True)
@@ -240,6 +240,6 @@ def _is_there(target: Path, content: bytes) -> bool:
 
 
 def _changed(path: Path) -> AbstractContextManager[None]:
-    """Raise Unavailable for an OSError of the block, which changes `path`."""
+    """Return a context that raises Unavailable for an OSError of its block."""
     needs = "the folder of CNI binaries has to be the host's, writable and with room"
     return needed(path, "changed", needs)
