@@ -62,7 +62,10 @@ class Horizon:
         self._newest[resource] = max(self._newest.get(resource, 0), number)
 
     def read(self, kind: ObjectKind[Any, Any], stored: Stored[Any, Any], mark: SentMark) -> None:
-        """Judge one object as it was read: never older than before, though it was made anew."""
+        """Check an object that was read: an older version than known shows that it went back.
+
+        `mark` was taken before the request was sent.
+        """
         number = _number(stored.version)
         if mark.era is not self.era:
             return

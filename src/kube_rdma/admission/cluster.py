@@ -13,7 +13,10 @@ from kube_rdma.model.admission import PodTemplate
 async def whole_pod(
     cluster: Cluster, namespace: str, name: str
 ) -> tuple[PodTemplate, FullPod] | None:
-    """Return the pod, None where there is none; Refused where it has not the form of a pod."""
+    """Return a pod, decoded in two ways; None without one.
+
+    Raise Refused for a pod that does not have a pod's form.
+    """
     data = await cluster.document(FULL_POD, name, namespace)
     if data is None:
         return None

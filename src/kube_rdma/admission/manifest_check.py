@@ -61,7 +61,7 @@ class WrittenStorage:
         self._classes: dict[str, str] = {}  # storage classes with their drivers
 
     def add(self, manifest: Manifest) -> None:
-        """Add an object of these kinds."""
+        """Add a claim, volume or storage class of a file."""
         value = fields_of(manifest.document.value)
         spec = fields_of(value.get("spec"))
         if manifest.kind == "StorageClass":
@@ -90,7 +90,7 @@ def fields_of(value: object) -> Mapping[str, object]:
 
 
 def text_of(value: object) -> str:
-    """Return a text; "" for another value."""
+    """Return the value if it is a text, else an empty text."""
     return value if isinstance(value, str) else ""
 
 
@@ -170,7 +170,10 @@ class _Checker:
             self._try(manifest.document, manifest.kind, manifest.name, partial(look, manifest))
 
     def facts(self) -> admission.AdmissionFacts:
-        """Return the facts of the files. Without any pool of addresses, pools are elsewhere."""
+        """Return what the files say about the cluster, for the rules.
+
+        Without an IPPool in the files `ip_pools` is None: the cluster may have some.
+        """
         names = (*(pool.name for pool in self.ip_pools), *self.brought)
         return admission.AdmissionFacts(
             pools=tuple(self.pools),
@@ -184,12 +187,12 @@ class _Checker:
         )
 
     def warn(self, where: str, sentences: Iterable[str], remedy: str = "") -> None:
-        """Add warnings; `where` is empty for one about several objects."""
+        """Add a warning for each sentence; `where` is empty where several objects are meant."""
         severity = Severity.WARNING
         self.findings += (Finding(where, text, "", remedy, severity) for text in sentences)
 
     def _try(self, document: Document, kind: str, name: str, look: Callable[[], str]) -> None:
-        """Add an object with its meaning, or with its faults."""
+        """Add an object with its meaning, as `look` returns it, or with the faults it raises."""
         self.templates: tuple[CheckedObject, ...] = ()
         try:
             meaning = look()
@@ -200,7 +203,7 @@ class _Checker:
         self.objects.append(CheckedObject(place, kind, name, meaning, self.templates))
 
     def of_pods(self, manifest: Manifest) -> str:
-        """Add the pods of an object, to be judged when all files are read."""
+        """Add the pods of an object, which are judged after all files are read."""
         every = [(part, self._loaded(part, manifest)) for part in manifests.pods(manifest)]
         templates = [(part, pod) for part, pod in every if pod is not None]
         self.pods += ((manifest, part, pod) for part, pod in templates)
@@ -218,7 +221,7 @@ class _Checker:
         return self._claims(manifest) or _CLAIMS[manifest.kind]
 
     def _claims(self, manifest: Manifest) -> str:
-        """Return what the claims of an object are; "" where none has parameters for kube-rdma."""
+        """Return what the claims of an object are, in words; "" without kube-rdma's parameters."""
         places = parameters.places(manifest.document, manifest.group, manifest.kind)
         claims = [parameters.judged(manifest.document, place) for place in places]
         for place in places:
@@ -233,12 +236,12 @@ class _Checker:
         return f"{_CLAIMS.get(manifest.kind, 'claims')} with parameters of kube-rdma"
 
     def of_parameters(self, manifest: Manifest) -> str:
-        """Check parameters alone, as somebody writes them before they stand in a claim."""
+        """Check a document of parameters that is not part of a claim yet."""
         parameters.of_document(manifest.document)
         return "parameters of a claim or class, to be written below opaque.parameters"
 
     def _loaded(self, part: PodSection, manifest: Manifest) -> admission.PodTemplate | None:
-        """Return a pod; warn in place of one that another project's controller may complete."""
+        """Return a pod; for a kind of another project, warn of its faults and return None."""
         try:
             return pod_api.load(part, manifest.namespace, manifest.name)
         except Refused as refused:
@@ -256,13 +259,13 @@ class _Checker:
         return f"offers {names}" if names else "virtual functions"
 
     def of_node_policy(self, manifest: Manifest) -> str:
-        """Add the pools of a policy."""
+        """Add the pools of a NodePolicy."""
         labels = section(manifest.document, ("spec", "nodeSelector")).value
         selector = tuple(sorted((str(k), str(v)) for k, v in fields_of(labels).items()))
         return self._configuration(manifest.document, selector)
 
     def of_config_map(self, manifest: Manifest) -> str:
-        """Add the configurations of a ConfigMap, read as by the agent; other texts are skipped."""
+        """Add the pool configurations in a ConfigMap; skip its other texts."""
         meanings, before = [], len(self.pools)
         for key, text in fields_of(section(manifest.document, ("data",)).value).items():
             inner = _readable(text, manifest.document.where(("data", key)))
@@ -272,7 +275,7 @@ class _Checker:
         return ", ".join(meanings)
 
     def of_network(self, manifest: Manifest) -> str:
-        """Add a network by its configuration; one that is empty is known on the node alone."""
+        """Add a NetworkAttachmentDefinition."""
         document = manifest.document
         text = section(document, _CONF).value
         space = manifest.namespace or pod_api.DEFAULT_NAMESPACE
@@ -306,7 +309,10 @@ class _Checker:
         return f"network {definition.network.name}{tied}"
 
     def _as_json(self, document: Document, text: str, network: Network) -> None:
-        """Warn of a configuration that is no JSON; raise Refused where a plugin has to read it."""
+        """Warn of a network configuration that is not JSON.
+
+        Raise Refused where a plugin reads it.
+        """
         where = document.where(_CONF)
         try:
             of_json(text.encode(), where)
@@ -321,7 +327,7 @@ class _Checker:
             self.warn(where, (problem,), "Write it as JSON, as Multus reads nothing else")
 
     def of_made_network(self, manifest: Manifest) -> str:
-        """Add the resource of what an operator makes a NetworkAttachmentDefinition of."""
+        """Add the resource of an object of which an operator makes a network definition."""
         spec = fields_of(manifest.document.value).get("spec")
         if resource := text_of(fields_of(spec).get("resourceName")):
             prefixes = _PREFIXES[manifest.group] if "/" not in resource else ("",)
@@ -344,7 +350,7 @@ class _Checker:
         return f"addresses of network {pool.network}"
 
     def of_cluster_policy(self, manifest: Manifest) -> str:
-        """Add the resources of a NicClusterPolicy, and warn of its fields without effect."""
+        """Add the resources of a NicClusterPolicy, and warn of fields that have no effect."""
         spec = section(manifest.document, ("spec",))
         if not isinstance(spec.value, dict):
             raise no_fields(spec, "Write spec with devicePlugin or ofedDriver")
@@ -410,19 +416,19 @@ class _Checker:
                     self.warn(pool.spec.source, (f"{problem} keeps the last to register",), remedy)
 
     def of_node_policies(self, manifest: Manifest) -> str:
-        """Warn of a kind that NVIDIA's operator alone acts on."""
+        """Warn of a NicNodePolicy, which only NVIDIA's operator reads."""
         where = manifest.document.where(("kind",))
         remedy = "Write its sections into the NicClusterPolicy, with nodeAffinity"
         self.warn(where, ("kube-rdma's operator reads no NicNodePolicy",), remedy)
         return "nothing that kube-rdma reads"
 
     def of_storage(self, manifest: Manifest) -> str:
-        """Add a claim, volume or class."""
+        """Add a PersistentVolumeClaim, PersistentVolume or StorageClass."""
         self.storage.add(manifest)
         return "storage"
 
     def of_quota(self, manifest: Manifest) -> str:
-        """Warn of keys that count nothing."""
+        """Warn of keys of a ResourceQuota that limit nothing."""
         path = ("spec", "hard")
         for key in fields_of(section(manifest.document, path).value):
             if meant := uncounted(key):
@@ -461,7 +467,7 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
 def check(
     parts: Iterable[Document | Refused], settings: admission.AdmissionSettings = admission.USUAL
 ) -> ManifestCheck:
-    """Return all findings about the documents of some files, in their order.
+    """Return the meaning of all objects in files, with all findings, in their order.
 
     A document that could not be read is there as its Refused.
     """
@@ -510,7 +516,7 @@ class WrittenCluster(Frozen):
 
 
 def written_cluster(parts: Iterable[Document | Refused]) -> WrittenCluster:
-    """Return the documents as a cluster would have them; raise Refused for their faults."""
+    """Return pools and networks that the documents describe; raise Refused for faults."""
     checker = _Checker(parts)
     errors = [one for one in checker.findings if one.is_error]
     if errors:
@@ -528,7 +534,7 @@ def is_configuration(parts: Sequence[Document | Refused]) -> bool:
 
 
 def _parts(policy: ClusterPolicy) -> Iterator[str]:
-    """Yield what a policy deploys, in the words of the command."""
+    """Yield what a NicClusterPolicy deploys, as texts for `config check`."""
     if policy.driver or policy.peer_driver:
         yield "drivers"
     offered = [name for plugin in policy.plugins for name in plugin.resources]
@@ -539,7 +545,7 @@ def _parts(policy: ClusterPolicy) -> Iterator[str]:
 
 
 def _shown(part: PodSection, pod: admission.PodTemplate | None) -> CheckedObject:
-    """Return the kind of pods that a template makes, with all that they ask for."""
+    """Return the row for the pods of a template, with all resources that they ask for."""
     asks = [
         f"{ask.resource}: {ask.count if ask.known else '?'}"
         + (" (init)" if container.role is admission.ContainerRole.INIT else "")
@@ -555,7 +561,7 @@ def _listed(value: object) -> list[object]:
 
 
 def _readable(text: object, source: str) -> Document | None:
-    """Return a text inside of an object as a document; None for another language."""
+    """Return a text that stands in an object as a document; None if it is no JSON or YAML."""
     if not isinstance(text, str):
         return None
     try:
@@ -565,7 +571,7 @@ def _readable(text: object, source: str) -> Document | None:
 
 
 def _inside(document: Document, path: Path, refused: Refused) -> Refused:
-    """Return the faults of a text that stands in a field of an object."""
+    """Return faults of a text in a field of an object, with the field's place before theirs."""
     where = document.where(path)
     return Refused.all(
         [

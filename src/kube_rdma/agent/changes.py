@@ -43,7 +43,7 @@ OpenJournal = Callable[[], Journal[model.AppliedPools]]
 
 
 class ModeChanges:
-    """The pool specs of one agent that are in force, and the changes of mode that wait.
+    """The pool specs that an agent applies now, and changes of mode that still have to wait.
 
     `journal` opens the record and raises KubeError; None: nothing is recorded. `ask` returns what
     pods hold now, None when the kubelet does not say.
@@ -70,7 +70,7 @@ class ModeChanges:
     async def meet(
         self, wanted: Sequence[model.PoolSpec], holdings: Sequence[Holding] | None
     ) -> None:
-        """Apply the changes that can be made now, and report those that wait."""
+        """Apply the changes of mode that are possible now, and report those that wait."""
         previous = self.stage.remembered if self._loaded else await self._recall()
         desired = self._late.now.possible(wanted)
         staged = stage(previous, desired, holdings)
@@ -83,7 +83,7 @@ class ModeChanges:
         self._tell(staged)
 
     async def _holdings(self) -> tuple[Holding, ...] | None:
-        """Return what the kubelet reports, and what it may have forgotten of pods that run."""
+        """Return the shares that pods hold by the kubelet, and those that it may have forgotten."""
         holdings = await self._ask()
         try:
             return None if holdings is None else (*holdings, *await self._late.now.held())
@@ -92,7 +92,7 @@ class ModeChanges:
             return None
 
     async def _recall(self) -> tuple[model.PoolSpec, ...]:
-        """Return the specs in force when the last process ended, as this one can serve them."""
+        """Return the specs that applied when the last agent ended, adapted to this one."""
         self._loaded = True
         if (opened := self._open) is None:
             return ()
@@ -110,7 +110,7 @@ class ModeChanges:
         )
 
     async def _record(self, specs: tuple[model.PoolSpec, ...]) -> bool:
-        """Write down the specs in force from now on; return False when that failed."""
+        """Write the applied specs to the journal; return False if that failed."""
         if self._records is None or specs == self._recorded:
             return True
         try:
@@ -124,7 +124,7 @@ class ModeChanges:
         return True
 
     def _tell(self, staged: StagedPools) -> None:
-        """Report what changed, and each change that waits once while it waits."""
+        """Report each applied change, and each pending one once."""
         for change in staged.applied:
             log.info("mode change applied", what=str(change))
             self._node.tell(NodeEvent.MODE_CHANGE_APPLIED, str(change))
@@ -156,7 +156,10 @@ class FunctionSources(Frozen):
 
 
 class VirtualFunctions:
-    """The virtual functions of one node; `tasks` runs the acts, `changed` is called after them."""
+    """The virtual functions of one node, made and removed as pools ask for them.
+
+    `tasks` runs the acts, `changed` is called after them.
+    """
 
     def __init__(
         self,
@@ -186,7 +189,10 @@ class VirtualFunctions:
         holdings: Sequence[Holding] | None,
         pools: Mapping[str, model.Pool],
     ) -> float | None:
-        """Begin what can be done now; return the seconds after which to look again in any case."""
+        """Begin what can be done for virtual functions now.
+
+        Return seconds until the next look, or None.
+        """
         if self.busy:
             return None  # its end is a change
         if self._ours is None and desired:
@@ -223,7 +229,7 @@ class VirtualFunctions:
         return self._task is not None and not self._task.done()
 
     async def _uses(self, interfaces: Collection[str]) -> Mapping[str, Use]:
-        """Return how the interfaces are used; nothing while the kernel does not say."""
+        """Return how the node uses interfaces; nothing while the kernel does not answer."""
         if not interfaces:
             return {}
         try:
@@ -235,12 +241,12 @@ class VirtualFunctions:
         return uses
 
     def _due(self, act: model.SetFunctions, now: float) -> float:
-        """Return the moment from which an act may be done."""
+        """Return the time from which a change of functions may be made: after drain and retries."""
         drained = self._leaving[act] + DRAIN_SECONDS if act in self._leaving else now
         return max(drained, self._failed.get(act, now))
 
     async def _run(self, due: Sequence[model.SetFunctions], adopted: Iterable[PciAddress]) -> None:
-        """Do the acts that are due, card beside card, and manage those cards from now on."""
+        """Make the due changes of functions, all cards at once, and record the adopted cards."""
         done = False
         with contained("virtual functions"):
             for physical in adopted:
@@ -270,7 +276,7 @@ class VirtualFunctions:
         log.info("virtual functions configured", card=act.name, count=act.wanted, seconds=seconds)
 
     async def _recalled(self) -> set[PciAddress]:
-        """Return the cards of this boot in the journal; remove those of another one."""
+        """Return the cards in the journal that were recorded in this boot; remove older records."""
         opened = self._sources.journal
         if opened is None:
             return set()
@@ -300,7 +306,7 @@ class VirtualFunctions:
                 log.warning("managed virtual functions not recorded", why=str(error))
 
     def _tell(self, plan: model.FunctionsPlan) -> None:
-        """Report what waits and what is refused, each once while it stands."""
+        """Report functions that wait and refusals, each sentence once."""
         refusals = tuple(map(str, plan.refusals))
         for sentence in self._notices.news("plan", *plan.waits, *refusals):
             refused = sentence in refusals
@@ -311,7 +317,7 @@ class VirtualFunctions:
 
 
 def _ends(survey: Survey, begun: Collection[PciAddress]) -> Iterator[model.SetFunctions]:
-    """Yield the acts that give the functions of these cards their drivers, as many as there are."""
+    """Yield acts that keep these cards' numbers of functions, and give the functions drivers."""
     for function in survey.functions:
         if function.seat.pci in begun and (count := len(function.seat.virtual_functions)):
             name = function.netdevs[0].name if function.netdevs else function.seat.pci

@@ -73,7 +73,7 @@ log = structlog.get_logger()
 
 
 class LabelMode(StrEnum):
-    """The agent's way with the labels of its node."""
+    """What the agent does with the labels of its node."""
 
     WRITE = "write"
     WRITE_NFD = "write-nfd"  # those of Node Feature Discovery too
@@ -112,7 +112,7 @@ class AgentOptions(Frozen, kw_only=True):
 
 @asynccontextmanager
 async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
-    """Open what this node's agent works with; raise Refused for what cannot be used at all."""
+    """Yield all dependencies of the agent, opened by its options; raise Refused if unusable."""
     root = options.kubelet_root
     folders = find_folders(KNOWN if root is None else (root, FIXED))
     kubelet = KubeletView(PodResources(folders.pod_resources) if folders.pod_resources else None)
@@ -153,13 +153,13 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
 def memory(
     options: AgentOptions, stack: AsyncExitStack, name: str, kinds: Mapping[str, type[T]]
 ) -> Callable[[], Journal[T]]:
-    """Return a function that opens the journal `name`, which lasts over the agent's end."""
+    """Return a function that opens the journal `name` in the agent's state folder."""
     return lambda: stack.enter_context(Journal(Folder(options.state_dir / name), kinds))
 
 
 @asynccontextmanager
 async def labelling(options: AgentOptions) -> AsyncIterator[LabelSources]:
-    """Open what role `node` alone works with, which labels its node."""
+    """Yield what the agent needs to label its node, as role `node` alone does."""
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.agent.node.node_labels import LabelSources
@@ -172,7 +172,7 @@ async def labelling(options: AgentOptions) -> AsyncIterator[LabelSources]:
 
 
 def _labels(options: AgentOptions, nodes: Nodes) -> NodeLabels | None:
-    """Return the keeper of this node's labels, None where they are left alone."""
+    """Return the writer of this node's labels, None where the mode leaves them alone."""
     from kube_rdma.agent.node.node_labels import NodeLabels, host_release
 
     if options.labels is LabelMode.LEAVE:
@@ -188,7 +188,7 @@ async def _with_node(
     kept: SurveyCache,
     stack: AsyncExitStack,
 ) -> AgentDependencies:
-    """Add what role `node` has too: the API server, and late binding where it works."""
+    """Return the dependencies with those of role `node`: API server, late binding and more."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes, Pods
@@ -234,7 +234,7 @@ async def _with_node(
 async def _late(
     options: AgentOptions, folders: Folders, ask: Ask, make: Callable[[], Binder]
 ) -> late_binding.LateBindingChoice:
-    """Return late binding, where kubelet and runtime can do it now or once they can."""
+    """Return late binding; where it does not work yet, it is tried again later."""
     if folders.pod_resources is None:
         why = "the kubelet's pod-resources socket is not mounted"
         return late_binding.LateBindingChoice(_never(options, why))
@@ -252,7 +252,7 @@ def with_claims(
     plugins_registry: Path | None,
     stack: AsyncExitStack,
 ) -> AgentDependencies:
-    """Return the dependencies with slices and the driver of claims.
+    """Return the dependencies with ResourceSlices and the driver of ResourceClaims.
 
     `works` returns whether the runtime gives containers the CDI devices that claims name, and why.
     `plugins_registry` is the kubelet's folder, None where it is not there.
@@ -316,7 +316,7 @@ def with_claims(
 
 
 def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], ...]:
-    """Return the keepers of what the cluster knows of this node, by the options."""
+    """Return the writers of this node's taint, condition, labels and report, by the options."""
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.agent.node.marks import CardCondition, StartupTaint
     from kube_rdma.agent.node.report import NodeReporter
@@ -350,12 +350,15 @@ def _with_metrics(needs: AgentDependencies, options: AgentOptions) -> AgentDepen
 
 
 def _never(options: AgentOptions, why: str) -> late_binding.NoLateBinding:
-    """Return no late binding, with settings on the host's disk where that is mounted."""
+    """Return an object that binds nothing late, with early settings where the disk is mounted."""
     return late_binding.NoLateBinding(why, late_binding.EarlySettings(_early(options)))
 
 
 def _early(options: AgentOptions) -> Path | None:
-    """Return the folder of settings that Allocate gives; role `plugin` alone may have none."""
+    """Return the folder for settings that Allocate gives.
+
+    None for role `plugin` without a state folder.
+    """
     state = options.state_dir
     return state / "settings" if options.node or state.is_dir() else None
 
@@ -390,7 +393,7 @@ def _networks(
 
 
 async def mode_warnings(cluster: Cluster, pod: PodState, spec: PoolSpec) -> tuple[str, ...]:
-    """Return what in a pod does not suit the mode of its pool, as sentences; raise KubeError."""
+    """Return sentences about what in a pod does not suit its pool's mode; raise KubeError."""
     # An agent starts without the capability admission, too.
     from kube_rdma.admission.cluster import whole_pod
     from kube_rdma.admission.rules.findings import of_mode
@@ -421,12 +424,10 @@ def _binder(
 
 
 async def _kubelet_version(nodes: Nodes, name: str, own: OwnAddresses) -> str | None:
-    """Return the kubelet's version; while it is unknown, the oldest that does what is needed.
+    """Return the kubelet's version; while unknown, the oldest that supports CDI devices.
 
-    The addresses of the Node object are noted besides, before the first card is offered.
-
-    Cards are served without the API server too, and what pods hold must not change its meaning
-    because the agent started on a bad day.
+    The Node's addresses are noted, too, before the first card is offered. Cards are served without
+    the API server, and the meaning of shares must not depend on whether it answered at the start.
     """
     try:
         node = await nodes.read(name)

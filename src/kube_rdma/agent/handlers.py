@@ -32,7 +32,10 @@ log = structlog.get_logger()
 
 
 class Handlers:
-    """Answers for all resources of a node; without `limits` no pod can be held to rdmaLimits."""
+    """The answers to the kubelet's calls for all resources of a node.
+
+    Without `limits` no pod can be held to rdmaLimits.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class Handlers:
         self._described: Mapping[str, frozenset[ShareId]] = {}  # shares that may have a file
 
     async def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Remove the device info files of shares that no longer exist, an earlier agent's too."""
+        """Remove device info files of shares that no longer exist, also of an earlier agent."""
         if self._infos is None:
             return
         current = {resource: frozenset(pool.index) for resource, pool in pools.items()}
@@ -59,7 +62,7 @@ class Handlers:
                 await asyncio.to_thread(self._infos.keep, resource, shares)
 
     def answers(self, pool: Callable[[], Pool]) -> PluginHandlers:
-        """Return the answers for one resource; `pool` returns its pool at the moment of a call."""
+        """Return the handlers of one resource; `pool` returns its pool at the time of a call."""
 
         async def preferred(choice: Choice) -> Sequence[ShareId]:
             now, gpus = pool(), tuple[FreeGpu, ...]()
@@ -90,14 +93,18 @@ class Handlers:
         return grant
 
     async def _refuse_claimed(self, pool: Pool, wanted: Sequence[ShareId]) -> None:
-        """Raise Refused for what claims hold by now; without claims nobody is asked."""
+        """Raise Refused for shares of cards that claims hold by now."""
         resource = pool.spec.resource
         booked = self._kubelet.claims.booked
         if any(share.resource == resource for claim in booked for share in claim.shares):
             refuse_claimed(pool, wanted, booked, await self._kubelet.plugin_holders({resource}))
 
     async def _tell(self, spec: PoolSpec, share: ShareId, info: DeviceInfo) -> None:
-        """Write for CNI plugins what a share is; only documents of the SR-IOV plugin promise it."""
+        """Write the device info file of a share, which CNI plugins read.
+
+        A failure is raised only where the pool imitates the SR-IOV plugin, whose documents promise
+        the file.
+        """
         try:
             if self._infos:
                 await asyncio.to_thread(self._infos.write, spec.resource, share, info)

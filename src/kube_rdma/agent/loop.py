@@ -110,7 +110,7 @@ class AgentDependencies(Frozen):
 
 
 async def run_plugin(dependencies: AgentDependencies) -> None:
-    """Serve until cancelled; raise a KubeError when there is no sense in going on."""
+    """Run role `plugin` until cancelled; raise a KubeError that no retry can end."""
     log.info("started", version=__version__, config=str(dependencies.config or "none"))
     try:
         await _Plugin(dependencies).run()
@@ -122,7 +122,7 @@ async def run_plugin(dependencies: AgentDependencies) -> None:
 
 
 def _cause(group: BaseExceptionGroup) -> KubeError | None:
-    """Return the error to show to a person: the first KubeError, None beside any other."""
+    """Return the first KubeError of a group to show; None if it has any other error."""
     ours, others = group.split(KubeError)
     error: BaseException | None = None if others else ours
     while isinstance(error, BaseExceptionGroup):
@@ -132,7 +132,7 @@ def _cause(group: BaseExceptionGroup) -> KubeError | None:
 
 
 class AbsentCards:
-    """The cards of which a part is not on the node, and since when (pools/rules/absence).
+    """The cards of which a part is missing on the node, and since when (pools/rules/absence).
 
     Pods have a card by the kubelet from Allocate to their end, by late binding, and by the records
     of attachments, which are on the disk before the first interface moves. `records` return the
@@ -151,7 +151,7 @@ class AbsentCards:
         held: node_health.Holders | None,
         pools: Mapping[str, model.Pool],
     ) -> None:
-        """Compare the cards of a survey with the records, which have to be read later.
+        """Compare the surveyed cards with the records, to find cards of which a part is missing.
 
         `held` is what the kubelet reports, None while it does not; `pools` are those of the look
         before, which know which cards had RDMA devices.
@@ -172,11 +172,11 @@ class AbsentCards:
 
     @property
     def gone(self) -> frozenset[CardId]:
-        """Return the cards that no pod can be given, because a part of them is missing."""
+        """Return the cards that no pod may be given, because a part of them is missing."""
         return self.now.moved | self._lost
 
     def stays(self, pools: Mapping[str, model.Pool], specs: Sequence[model.PoolSpec]) -> Held:
-        """Return the cards that lack a part, by the resource of the `pools` that had them.
+        """Return cards with a missing part, by the resource of the pool that last had them.
 
         What chose a card (its RDMA device, its interface's name) may be out of sight with it.
         """
@@ -187,7 +187,7 @@ class AbsentCards:
         }
 
     def _records(self) -> frozenset[CardId] | None:
-        """Return the cards that the agent's records give to pods; None while unreadable."""
+        """Return the cards that the agent's records assign to pods; None if unreadable."""
         records = [cards() for cards in self._sources]
         whole = [cards for cards in records if cards is not None]
         return frozenset[CardId]().union(*whole) if len(whole) == len(records) else None
@@ -203,7 +203,7 @@ class _Reported(Struct):
 
 
 class _Gathered(Frozen):
-    """Facts that a look begins with; after `changing` virtual functions need the next look."""
+    """The inputs of one round of the agent; after `changing` seconds another round is due."""
 
     wanted: tuple[model.PoolSpec, ...]
     followed: tuple[model.ClusterNodePolicy, ...]
@@ -213,7 +213,7 @@ class _Gathered(Frozen):
 
 
 class _Served(Frozen):
-    """Pools as the kubelet is to see them, and what pods have by either way.
+    """Pools as the kubelet sees them, with the claims and shares that pods hold.
 
     `booked` are the prepared claims, `held` the shares by the device plugin (None: unknown).
     """
@@ -224,7 +224,7 @@ class _Served(Frozen):
 
 
 class _Plugin:
-    """The state of the role: the specs in force, the health of cards, the servers."""
+    """The state of role `plugin`: applied specs, health of cards, servers of resources."""
 
     def __init__(self, needs: AgentDependencies) -> None:
         self._needs = needs
@@ -282,7 +282,7 @@ class _Plugin:
                 await kept("device plugin", follow, ends=KubeError)
 
     def _parts(self, offers: ResourceServers) -> Mapping[str, Part]:
-        """Return all that runs beside the loop, by name."""
+        """Return all tasks that run beside the main loop, by name."""
         needs = self._needs
         parts: dict[str, Part] = {
             "configuration": self._desired.follow,
@@ -309,7 +309,7 @@ class _Plugin:
         return parts
 
     def _checks(self, offers: ResourceServers) -> Mapping[str, Check]:
-        """Return what has to hold for pods of this node; an ill card is no part of it."""
+        """Return the health checks of the agent; a faulty card fails none of them."""
         needs = self._needs
         checks: dict[str, Check] = {
             "offer": lambda: () if self._sure.is_set() else (_NOT_SURE,),
@@ -322,7 +322,7 @@ class _Plugin:
         return checks
 
     async def _wait(self, seconds: float | None) -> bool:
-        """Wait for a burst (return True), `seconds`, or a new state of an InfiniBand port."""
+        """Wait for a change (return True), `seconds`, or a new state of an InfiniBand port."""
         clock = asyncio.get_running_loop().time
         end = None if seconds is None else clock() + seconds
         while True:
@@ -337,7 +337,7 @@ class _Plugin:
                 return False
 
     async def _look(self, offers: ResourceServers) -> float | None:
-        """Publish every pool as it is now; return the seconds until the next look in any case."""
+        """Publish all pools as they are now; return the seconds until the next round, or None."""
         # Gathered: what is desired, who holds what, what the kernel shows.
         gathered = await self._gather(offers)
         # Judged: what the node comes to, by rules alone.
@@ -360,7 +360,10 @@ class _Plugin:
         return again
 
     async def _gather(self, offers: ResourceServers) -> _Gathered:
-        """Ask in this order: a pod may start and the label change at any moment."""
+        """Read desired specs, holdings and hardware, in this order.
+
+        The order matters: a pod may start, and the label may change, at any moment.
+        """
         wanted, followed = self._desired.specs, self._desired.followed
         holdings = await self._kubelet.holdings()
         survey, missing = await asyncio.to_thread(kernel_events.look, self._needs.kernel)
@@ -387,7 +390,7 @@ class _Plugin:
         holdings: Sequence[Holding] | None,
         offers: ResourceServers,
     ) -> node_health.NodeFacts:
-        """Return what is known of the node now; the records are read after the survey."""
+        """Return the facts of this round about the node; records are read after the survey."""
         specs, kept = self._modes.stage.specs, self._modes.stage.kept
         held = held_cards(holdings or (), (*specs, *kept))
         alone = node_health.node_cards(survey)
@@ -409,7 +412,7 @@ class _Plugin:
         )
 
     def _served(self, gathered: _Gathered, verdict: node_health.NodeVerdict) -> _Served:
-        """Take out of the pools what claims have, so that nothing is given twice."""
+        """Return the pools without what claims hold, so that no card is given twice."""
         booked, pools = self._kubelet.claims.booked, verdict.pools
         held = plugin_shares(gathered.holdings, booked)
         if self._needs.claims:
@@ -419,7 +422,7 @@ class _Plugin:
     def _next_look(
         self, gathered: _Gathered, verdict: node_health.NodeVerdict, served: _Served
     ) -> float | None:
-        """Return the seconds after which something may have changed that nobody announces."""
+        """Return the seconds until something may have changed without an event; None for never."""
         facts = gathered.facts
         withheld = any(facts.held.get(spec.resource) for spec in facts.kept)
         waits = [verdict.assessment.again, self._absent.now.again, gathered.changing]
@@ -435,7 +438,7 @@ class _Plugin:
         return min(filter(None, waits), default=None)
 
     def _node_seen(self, node: NodeState) -> None:
-        """Take note of the Node object: its label selects a mode, its allocatable has arrived."""
+        """Handle a new state of the Node object: its mode label, its allocatable resources."""
         wanted = self._desired.specs
         if self._needs.own.seen(node):
             self._changes.touch()
@@ -448,7 +451,7 @@ class _Plugin:
             self._needs.policies.seen(node)
 
     def _policies_seen(self, specs: model.NodeSpecs, refusals: tuple[Refused, ...]) -> None:
-        """Take note of the cluster's policies for this node, and of those that disagree."""
+        """Handle the policies for this node, and report those that contradict each other."""
         wanted = self._desired.specs
         self._desired.policies(specs, refusals)
         self._tell_once("policies overlap", specs.overlaps, NodeEvent.POLICIES_OVERLAP)
@@ -457,14 +460,14 @@ class _Plugin:
         self._changes.touch()
 
     def _doubt(self) -> None:
-        """Inform the keepers that what is offered is not yet all that is desired."""
+        """Tell the writers of labels, taint and report that the offer is not yet as desired."""
         for keeper in self._needs.keepers:
             keeper.doubted()
 
     def _tell_keepers(
         self, gathered: _Gathered, verdict: node_health.NodeVerdict, served: _Served
     ) -> None:
-        """Give this look at the node to those that write about it to the cluster."""
+        """Pass this round's results to the writers of labels, taint, condition and report."""
         survey, staged = gathered.facts.survey, self._modes.stage
         self._cards = next_state(self._cards, verdict, staged.specs, survey)
         look = AgentLook(
@@ -492,7 +495,7 @@ class _Plugin:
             self._sure.set()
 
     async def _tell_followers(self, offers: ResourceServers) -> None:
-        """Hand the offer to late binding, Allocate's answers, claims and pod networks."""
+        """Pass the offered pools to late binding, Allocate, claims and pod networks."""
         self._needs.late.now.offered(offers.pools)
         await self._handlers.offered(offers.pools)
         if self._needs.claims:
@@ -503,11 +506,14 @@ class _Plugin:
 
     @property
     def _making(self) -> bool:
-        """Return whether virtual functions are being made or removed."""
+        """Return whether virtual functions are being made or removed at this moment."""
         return self._functions is not None and self._functions.busy
 
     async def _uses(self, survey: Survey) -> Mapping[str, Use]:
-        """Return how the node uses its cards; the last answer while the kernel gives none."""
+        """Return how the node uses its interfaces.
+
+        The last answer while the kernel does not answer.
+        """
         names = [netdev.name for one in survey.functions for netdev in one.netdevs]
         try:
             self._last_uses = await asyncio.to_thread(self._needs.kernel.uses, names)
@@ -516,7 +522,7 @@ class _Plugin:
         return self._last_uses
 
     def _report(self, gathered: _Gathered, verdict: node_health.NodeVerdict) -> None:
-        """Report what is new and remarkable about cards and pools."""
+        """Report news about cards and pools to the log and as Events."""
         facts = gathered.facts
         self._tell_cards(verdict, facts, gathered.holdings or ())
         renumbered = late_binding.renumbered(facts.specs, facts.survey.namespace_mode)
@@ -536,7 +542,7 @@ class _Plugin:
         facts: node_health.NodeFacts,
         holdings: Sequence[Holding],
     ) -> None:
-        """Report changes of the cards that are or were in pools, to the log and as Events."""
+        """Report changes in the health of pool cards, to the log and as Events."""
         changes = verdict.assessment.changes
         before = self._reported.names
         names = self._reported.names = {
@@ -569,7 +575,7 @@ class _Plugin:
             servers.log_cards(before, names, reported | left.keys())
 
     async def _number_rails(self, gathered: _Gathered, verdict: node_health.NodeVerdict) -> None:
-        """Report rails that no card is on: pools of addresses may have no range for others."""
+        """Report rails without a card: pools of addresses may have no range for others."""
         rails, holdings = self._needs.rails, gathered.holdings
         offered = [card for pool in verdict.pools for card in pool.cards]
         idle = holdings is not None and not any(holding.shares for holding in holdings)
@@ -580,7 +586,7 @@ class _Plugin:
     def _tell_once(
         self, event: str, sentences: Iterable[str], also: NodeEvent | None = None
     ) -> None:
-        """Log each sentence of an event once while it stands, and record it about the node."""
+        """Log each sentence of an event once while it is true, and record it about the node."""
         for sentence in self._reported.notices.news(event, *sentences):
             log.warning(event, what=sentence)
             if also:

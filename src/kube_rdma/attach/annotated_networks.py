@@ -44,7 +44,7 @@ def _load(text: str, namespace: str) -> AnnotationAsks:
 
 
 class NamedNetworks(Protocol):
-    """A place where networks are looked up by their names, such as the agent's NodeView."""
+    """An interface to look networks up by their names, such as the agent's NodeView."""
 
     async def definition(
         self, namespace: str, name: str, resource: str | None = None
@@ -58,10 +58,10 @@ class NamedNetworks(Protocol):
         """Return the network of the node's CNI configuration of this name for a namespace."""
 
     async def configurations(self) -> tuple[str, ...]:
-        """Return the names of the node's CNI configurations."""
+        """Return the names of all CNI configurations of the node."""
 
     async def has_pool(self, name: PoolName) -> bool:
-        """Return whether there is an IPPool of this name."""
+        """Return whether an IPPool of this name exists."""
 
 
 class AnnotatedNetworks(Frozen):
@@ -73,10 +73,10 @@ class AnnotatedNetworks(Frozen):
 
 
 def asking(pod: PodState, cluster: str) -> AnnotatedNetworks:
-    """Return what a pod asks for; `cluster` is the name of the cluster's CNI configuration.
+    """Return the networks that a pod's annotations ask for.
 
-    Raise Refused for what is not understood and for both ways at once, Unavailable while whoever
-    writes the annotation for the pod has not finished.
+    `cluster` is the name of the cluster's CNI configuration. Raise Refused for faults and for both
+    annotations at once, Unavailable while the writer of the pod's annotation has not finished.
     """
     from kube_rdma.attach.documents import networks, pod_networks
 
@@ -108,7 +108,7 @@ def _warn(pod: PodState, warnings: Iterable[str]) -> None:
 async def meant(
     asked: AnnotatedNetworks, node: NamedNetworks, global_namespaces: Collection[str] | None
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
-    """Return the entries with the namespace of their network, and networks by namespace/name.
+    """Return the entries with their network's namespace, and the networks by namespace/name.
 
     `global_namespaces` are the namespaces whose networks pods of all others may name; None: of any.
     Raise Refused for networks of others, faults of the documents and entries whose network is
@@ -127,7 +127,7 @@ async def meant(
 async def claimed_definitions(
     devices: Iterable[ClaimDevice], node: NamedNetworks
 ) -> dict[str, NetworkDefinition]:
-    """Return the networks of a pod's claims by namespace/name, without those that do not exist.
+    """Return the existing networks of a pod's claims, by namespace/name.
 
     Each is for the resource of the device, where its document is tied to none. Raise Refused for
     faults of the documents.
@@ -158,9 +158,10 @@ async def all_of(questions: Iterable[Awaitable[T]]) -> tuple[T, ...]:
 async def _by_name(
     asks: Sequence[NetworkAsk], node: NamedNetworks, *, apart: bool
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
-    """Look up the names of all entries, once for each name: a pod's have all its namespace.
+    """Return the entries with their network's namespace, and the networks, each looked up once.
 
-    `apart`: namespaces are kept apart, and what is the node's is of none of them.
+    All entries of a pod have its namespace. `apart`: tenants' namespaces are isolated, so networks
+    of the node itself belong to none of them.
     """
     from kube_rdma.attach.documents.cni_conf import DEFAULT_NETWORK
 
@@ -181,7 +182,7 @@ async def _by_name(
 async def _named(
     namespace: str, name: str, node: NamedNetworks, *, apart: bool
 ) -> NetworkDefinition | None:
-    """Return the network of this name, of the nearest place that has one."""
+    """Return the network of this name from the nearest namespace that has one."""
     from kube_rdma.attach.documents.cni_conf import DEFAULT_NETWORK, built_in
 
     if not apart and (definition := await node.configured(namespace, name)):

@@ -87,14 +87,14 @@ class SandboxLocks:
 
     @asynccontextmanager
     async def taken(self, container: ContainerId, *, within: bool = False) -> AsyncIterator[None]:
-        """Hold a sandbox; `within` a call that may act for the holder, a lent lock will do."""
+        """Hold the lock of a sandbox for the block; `within` lets a call borrow a lent lock."""
         lock = self._lock(container)
         async with lock.borrowing if within and lock.is_lent else lock.held:
             yield
 
     @asynccontextmanager
     async def lent(self, container: ContainerId) -> AsyncIterator[None]:
-        """Lend the holder's lock while others' plugins run; wait for what they began."""
+        """Lend the holder's lock while plugins of others run; wait for calls that borrowed it."""
         lock = self._lock(container)
         lock.is_lent = True
         try:
@@ -112,23 +112,23 @@ class SandboxLocks:
 
 
 class Reservations:
-    """GUIDs and keys of claims' addresses (SettledNics.sole) for interfaces without a record."""
+    """Values that an unfinished ADD is about to give, such as GUIDs: no other pod may have them."""
 
     def __init__(self) -> None:
         self._reserved: dict[AttachmentKey, dict[str, str]] = {}  # a sentence by value
 
     def of_others(self, key: AttachmentKey) -> dict[str, str]:
-        """Return what another ADD than this one is about to give, with a sentence about its pod."""
+        """Return the values that other ADDs reserved, each with a sentence about the pod."""
         others = [reserved for other, reserved in self._reserved.items() if other != key]
         return {value: pod for reserved in others for value, pod in reserved.items()}
 
     def reserve(self, key: AttachmentKey, sandbox: Sandbox, values: Iterable[str]) -> None:
-        """Keep these values from all others until `release`."""
+        """Reserve these values for an ADD until `release`."""
         if reserved := dict.fromkeys(values, f"{sandbox.pod} is being given it"):
             self._reserved[key] = reserved
 
     def release(self, key: AttachmentKey) -> None:
-        """Forget the reservation of an ADD that has ended: its record has it, or it has nothing."""
+        """Remove the reservation of an ADD that has ended."""
         self._reserved.pop(key, None)
 
 
@@ -155,7 +155,7 @@ async def request_restart(restart: Restart, pod: PodState, why: str | None) -> N
 
 
 class OutdatedPods:
-    """The pods of one node that hold the device nodes of another device, and their eviction.
+    """Pods of one node whose device nodes are another device's by now, and their eviction.
 
     `restart` asks the controller to evict a pod, or (None) no more, and raises KubeError; `tell`
     records an Event: reason, sentence, is it a warning; `clock` is monotonic.
@@ -175,7 +175,10 @@ class OutdatedPods:
     async def refused(
         self, pod: PodState, interface: InterfaceName | None, error: Outdated
     ) -> None:
-        """Take note of one more refused ADD; ask for the eviction and report when it is time to."""
+        """Count one more refused ADD.
+
+        Ask for the pod's eviction, and report it, when it is time.
+        """
         if pod.deleting:
             return
         self._refusals, asks = refused(self._refusals, (pod.uid, interface), self._clock())
@@ -188,7 +191,7 @@ class OutdatedPods:
         self._tell(pod, "DeviceNodesOutdated", f"{why} {EVICTED if remade else ALONE}", True)
 
     async def attached(self, pod: PodState, interface: InterfaceName | None) -> None:
-        """Forget what was refused before; with the last refusal a request is taken back."""
+        """Forget a pod's refused ADDs; withdraw the request for eviction with the last refusal."""
         key = (pod.uid, interface)
         self._refusals = {each: one for each, one in self._refusals.items() if each != key}
         others = any(uid == pod.uid for uid, _ in self._refusals)
@@ -200,7 +203,7 @@ class OutdatedPods:
 
 
 class RepeatedAdd(Enum):
-    """The treatment of an ADD for a key that has a record."""
+    """What to do with an ADD for an attachment that has a record already."""
 
     ANSWERED = auto()  # what is complete is the answer, the rest is ended and made anew
     ANEW = auto()  # it is ended and made anew
@@ -215,7 +218,7 @@ class RequestedNetworks(Frozen):
 
 
 class AttachRequest(Frozen, kw_only=True):
-    """One ADD as an endpoint understood it."""
+    """One ADD as its endpoint understood it: networks, pod, key."""
 
     key: AttachmentKey
     sandbox: Sandbox
@@ -230,7 +233,7 @@ class AttachRequest(Frozen, kw_only=True):
 
 
 class AttachResult(Frozen):
-    """The outcome of a request."""
+    """The outcome of an ADD: addresses, plans and interfaces."""
 
     given: tuple[AssignedAddresses, ...]  # addresses
     plans: tuple[Plan, ...] = ()
@@ -239,21 +242,24 @@ class AttachResult(Frozen):
 
 
 class CniEndpoint(Protocol):
-    """A kind of caller: what its calls ask for, and where the result goes."""
+    """A kind of CNI caller: it reads requests out of calls, and reports the results."""
 
     is_within: bool  # its calls may come from a plugin that is run for a sandbox's holder
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """Return the request of an ADD; None: nothing of kube-rdma. Raise KubeError."""
+        """Return the request in an ADD; None if it asks for nothing of kube-rdma.
+
+        Raise KubeError.
+        """
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
-        """Report the result to whom it concerns, and return the caller's; raise KubeError."""
+        """Report the result of an ADD, and return what its caller gets; raise KubeError."""
 
 
 def sandbox_of(call: Call, inode: Callable[[int], int]) -> tuple[Sandbox, int]:
-    """Return a call's sandbox and the descriptor of its namespace; raise Unavailable without one.
+    """Return a call's sandbox and its namespace's descriptor; raise Unavailable without one.
 
-    `inode` is of the namespace behind a descriptor.
+    `inode` returns the inode of the namespace behind a descriptor.
     """
     if call.netns is None:
         raise Unavailable("The pod's network namespace no longer exists.")
@@ -263,7 +269,7 @@ def sandbox_of(call: Call, inode: Callable[[int], int]) -> tuple[Sandbox, int]:
 
 
 class AttachDependencies(Frozen, kw_only=True):
-    """All that the procedure and its endpoints work with."""
+    """Everything that the attaching of networks and its endpoints depend on."""
 
     node: NodeView
     giver: NodeAddresses
@@ -279,7 +285,7 @@ class AttachDependencies(Frozen, kw_only=True):
 
 
 class AttachDecision(Frozen):
-    """The cards, links and addresses for a request, before anything is taken for it."""
+    """The chosen cards, links and addresses for a request, before anything is changed."""
 
     placed: SettledNics
     nics: tuple[NicRequest, ...]  # for IPAM
@@ -287,7 +293,7 @@ class AttachDecision(Frozen):
 
 
 class AttachPipeline:
-    """The procedure for all endpoints of a node; calls for one sandbox go one after the other."""
+    """The attaching and detaching of a node's pods; calls for one sandbox run one by one."""
 
     def __init__(self, dependencies: AttachDependencies) -> None:
         self._needs = dependencies
@@ -296,7 +302,10 @@ class AttachPipeline:
         self._sandboxes = SandboxLocks()
 
     async def add(self, call: Call, endpoint: CniEndpoint) -> CniResult:
-        """Give a call what it asks for, and answer it; raise KubeError with nothing left."""
+        """Make the networks that a call asks for, and answer it; if it fails, undo all.
+
+        Raise KubeError.
+        """
         async with self._sandboxes.taken(call.container, within=endpoint.is_within):
             request = await endpoint.request(call)
             if request is None or await self._is_answered(request):
@@ -332,7 +341,7 @@ class AttachPipeline:
         return answer
 
     async def _is_answered(self, request: AttachRequest) -> bool:
-        """Return whether the ADD is a repeated one; end what it cannot stand on."""
+        """Return whether the ADD was done before; else remove an earlier attachment, if needed."""
         before = self._attachments.of(request.key)
         if request.again is RepeatedAdd.ANSWERED and before and before.complete:
             return True
@@ -341,7 +350,7 @@ class AttachPipeline:
         return False
 
     async def _decide(self, request: AttachRequest) -> AttachDecision | None:
-        """Decide what a request gets and where, and reserve what it alone gets; raise a refusal."""
+        """Decide cards, links and addresses for a request, and reserve them; raise a refusal."""
         node, attachments, key = self._needs.node, self._attachments, request.key
         # Begun: the journal notes it before anything is taken.
         begin = partial(attachments.begin, key, request.sandbox)
@@ -393,7 +402,7 @@ class AttachPipeline:
     async def _allocate(
         self, request: AttachRequest, nics: tuple[NicRequest, ...]
     ) -> tuple[AssignedAddresses, ...]:
-        """Allocate in one request for all interfaces: they get all addresses or none."""
+        """Allocate the addresses of all interfaces in one request: all of them or none."""
         if not nics:
             return ()
         namespace = request.sandbox.pod.namespace
@@ -407,7 +416,7 @@ class AttachPipeline:
     async def _make(
         self, request: AttachRequest, decision: AttachDecision, given: tuple[AssignedAddresses, ...]
     ) -> AttachResult:
-        """Plan all steps and do them, and bind the pod's devices to what was made."""
+        """Plan and run all Steps, then bind the pod's devices to the interfaces made."""
         node, late, placed = self._needs.node, self._needs.late.now, decision.placed
         # Planned: an IPAM plugin is asked through its link (DHCP), so that is made before.
         pools = await node.ip_pools() if placed.matched.unpooled else ()
@@ -438,7 +447,7 @@ class AttachPipeline:
     async def _limit(
         self, request: AttachRequest, decision: AttachDecision, made: MadeNics
     ) -> None:
-        """Have the kernel hold the pod to the limits of its shares; raise KubeError."""
+        """Set the limits of the pod's shares in its control group; raise KubeError."""
         if not self._needs.limits:
             return
         sandbox = request.sandbox
@@ -450,7 +459,7 @@ class AttachPipeline:
     async def _ask_plugins(
         self, request: AttachRequest, addressed: AddressedNics
     ) -> dict[InterfaceName, CniResult]:
-        """Make the links whose addresses other IPAM plugins give, and return their answers."""
+        """Make the links whose addresses come from other IPAM plugins; return their answers."""
         if not addressed.begun:
             return {}
         await self._execute(request, addressed.begun)
@@ -467,11 +476,11 @@ class AttachPipeline:
     def _while_plugins_run(
         self, key: AttachmentKey, planned: Sequence[Plan]
     ) -> AbstractAsyncContextManager[None]:
-        """Lend the sandbox while plugins of others run, who may come back for addresses."""
+        """Lend the sandbox's lock while other plugins run, which may call for addresses."""
         return self._sandboxes.lent(key.container) if calls_plugins(planned) else nullcontext()
 
     async def end(self, key: AttachmentKey, *, within: bool = False) -> None:
-        """Give everything of a key back; no error where there is nothing. Raise KubeError.
+        """Remove the attachment of a key, if there is one; raise KubeError.
 
         `within`: the caller may act for the call that holds the sandbox.
         """
@@ -479,7 +488,7 @@ class AttachPipeline:
             await self._end(key)
 
     async def _end(self, key: AttachmentKey) -> None:
-        """Give everything back in the order in which others may have it.
+        """Remove an attachment, and free what it has in the order in which others may take it.
 
         The record goes last: until then whatever comes in between is made up for. Raise Gone when a
         card is nowhere now: its record stays, the addresses do not. Late binding ends with the last
@@ -500,7 +509,10 @@ class AttachPipeline:
         await self._attachments.forget(key)
 
     async def delete(self, call: Call, key: AttachmentKey, *, within: bool = False) -> CniResult:
-        """Answer DEL. A pod does not wait for a card that is nowhere; repair.py's rounds do."""
+        """Answer DEL: remove the attachment.
+
+        The pod does not wait for a card that is nowhere; the rounds of repair.py do.
+        """
         try:
             with self._needs.stopwatch.timed(families.ATTACH, "delete"):
                 await self.end(key, within=within)
@@ -509,7 +521,7 @@ class AttachPipeline:
         return CniResult()
 
     async def check(self, call: Call, key: AttachmentKey) -> CniResult:
-        """Answer CHECK; raise Broken with what is not as it was planned."""
+        """Answer CHECK; raise Broken with each difference from the plan."""
         if call.netns is None:
             return CniResult()
         with self._needs.stopwatch.timed(families.ATTACH, "check"):
@@ -524,7 +536,7 @@ class AttachPipeline:
             return await self._attachments.lost(key, namespace)
 
     async def recover(self) -> None:
-        """End, after a start, what no ADD has answered for and what has lost its pod."""
+        """Remove, after a start, the attachments of unfinished ADDs and of pods that are gone."""
         attachments = self._attachments.by_key
         lost = await asyncio.to_thread(_lost, [one.sandbox for one in attachments.values()])
         for key, attachment in attachments.items():
@@ -532,7 +544,7 @@ class AttachPipeline:
                 await self._end_left(key, attachment.sandbox)
 
     async def sweep(self) -> None:
-        """End interfaces that have lost their pod: a caller that lost its notes sends no DEL.
+        """Remove interfaces of pods that are gone: a caller that lost its state sends no DEL.
 
         What the runtime called for is compared with its sandboxes by repair.py.
         """
@@ -553,16 +565,17 @@ class AttachPipeline:
             log.warning("attachment removal failed", **facts, why=str(error))
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
-        """Free the addresses that no sandbox has; `living` are the runtime's, listed after `since`.
+        """Free the addresses of sandboxes that are gone.
 
-        The sandbox of an ADD that is under way is not among them yet, but in the journal.
+        `living` are the runtime's sandboxes, listed after the time `since`. The sandbox of an
+        unfinished ADD is not among them yet, but in the journal.
         """
         recorded = {key.container for key in self._attachments.keys}
         await self._needs.giver.collect(living | recorded, since)
 
 
 def _lost(sandboxes: Iterable[Sandbox]) -> frozenset[Sandbox]:
-    """Return those whose namespace is gone, as far as that can be seen; reads the disk."""
+    """Return those sandboxes whose network namespace is surely gone; reads the disk."""
     lost = set()
     for sandbox in sandboxes:
         with suppress(Unavailable):

@@ -58,7 +58,7 @@ async def always(_: PodState) -> bool:
 
 
 class BinderDependencies(Frozen):
-    """All that the binder works with."""
+    """Everything that late binding depends on."""
 
     journal: Journal[late_binding.Promise | late_binding.Binding]
     cdi: CdiFolder
@@ -79,7 +79,10 @@ class BinderDependencies(Frozen):
 
 
 class Binder(LateBinding):
-    """Late binding of one node; one call at a time changes anything."""
+    """Late binding on one node: it binds a pod's promised shares to the devices made for it.
+
+    One call at a time changes anything.
+    """
 
     def __init__(self, needs: BinderDependencies) -> None:
         """Read the journal; records that cannot be read are reported, and block nothing."""
@@ -101,18 +104,22 @@ class Binder(LateBinding):
         return tuple(one for one in self._records.values if isinstance(one, late_binding.Binding))
 
     def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
-        """Return the specs, for this node can bind late; pools/rules/modes adds networks."""
+        """Return all specs: this node can bind late.
+
+        Specs get networks where the agent makes them.
+        """
         return tuple(with_networks(spec) if self._needs.networks else spec for spec in specs)
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Take note of what is offered now, by resource."""
+        """Note the pools that are offered now, by resource."""
         self._pools = pools
         self._early.offered(pools)
 
     async def promise(self, pool: Pool, given: Grant) -> Grant:
-        """Journal a promise of what Allocate grants; the answer names it and holds no device.
+        """Record a promise for the shares of Allocate.
 
-        With `attach: none` nothing is promised: the answer is the grant, with settings.
+        Return the grant with the promise's CDI name. With `attach: none` nothing is promised: the
+        answer is the grant, with settings.
         """
         given = await self._early.give(pool, given)
         if terms(pool.spec).attach is Attach.NONE:
@@ -130,7 +137,7 @@ class Binder(LateBinding):
         return replace(given, char_paths=(), cdi=(*given.cdi, made.cdi))
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
-        """Return when the container that holds exactly these shares may start; raise Refused."""
+        """Wait until the container with exactly these shares may start; raise Refused."""
         resource, attach = pool.spec.resource, terms(pool.spec).attach
         if pool.spec.bare_ids and rules.is_taken_over(self._promises, resource, shares):
             return
@@ -167,7 +174,7 @@ class Binder(LateBinding):
         annotations: Mapping[str, str] = MappingProxyType({}),
         holdings: Sequence[Holding] | None = None,
     ) -> tuple[late_binding.Promise, ...]:
-        """Bind every promise of the pod in this sandbox, at CNI ADD; raise KubeError.
+        """Bind all promises of a pod in this sandbox, at CNI ADD; raise KubeError.
 
         `edits` has by share what was made for the pod; other shares stand for the cards' nodes.
         `annotations` are the pod's. `holdings` are all of it; None: the kubelet is asked.
@@ -189,7 +196,7 @@ class Binder(LateBinding):
         return decided.promises
 
     async def detach(self, container: late_binding.ContainerId) -> None:
-        """End what is bound in this sandbox, at CNI DEL; nothing there is not an error."""
+        """Remove all bindings in this sandbox, at CNI DEL; none is no error."""
         async with self._lock:
             for binding in [b for b in self._bindings if b.container == container]:
                 await self._end(binding)
@@ -197,7 +204,7 @@ class Binder(LateBinding):
         self._changed.set()
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
-        """Return the pod and its links for each card inside one, which this node cannot see."""
+        """Return the pod and its links for each card in one, which the node cannot see."""
         bound = {card: binding for binding in self._bindings for card in binding.cards}
         hidden = (card.id for card in node if card.function and not card.function.netdevs)
         inside = {card: bound[card] for card in hidden if card in bound and bound[card].netns}
@@ -213,7 +220,7 @@ class Binder(LateBinding):
         return {card: (str(one.pod), links[one.netns]) for card, one in inside.items()}
 
     def cards(self) -> frozenset[CardId] | None:
-        """Return the cards that are promised or bound; None where a record is not understood.
+        """Return the cards that are promised or bound; None if a record cannot be understood.
 
         A share of a whole pool stands for all of its cards, so no pod has one by it.
         """
@@ -225,7 +232,7 @@ class Binder(LateBinding):
         return frozenset(card for one in records for card in one.cards)
 
     async def held(self) -> tuple[Holding, ...]:
-        """Return what is bound for running pods, whatever the kubelet knows; raise Unavailable."""
+        """Return the shares that are bound for running pods, by the journal; raise Unavailable."""
         async with self._lock:
             facts = await self._gather_facts(())
         living = (one for one in facts.bindings if one.container not in facts.gone)
@@ -234,7 +241,7 @@ class Binder(LateBinding):
         )
 
     async def sweep(self) -> None:
-        """Remove what is not needed any more, again and again, until cancelled."""
+        """Remove outdated promises, bindings and files again and again, until cancelled."""
         while True:
             try:
                 await self.forget()
@@ -248,7 +255,10 @@ class Binder(LateBinding):
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def forget(self) -> None:
-        """Remove it once; raise Unavailable when the kubelet or the disk does not answer."""
+        """Remove outdated promises, bindings and files.
+
+        Raise Unavailable without kubelet or disk.
+        """
         async with self._lock:
             await self._early.renew()
             facts = await self._gather_facts(rules.reported(await self._needs.kubelet.holdings()))
@@ -286,7 +296,7 @@ class Binder(LateBinding):
         log.info("bound", pod=str(binding.pod), cards=",".join(binding.cards), cdi=binding.cdi)
 
     async def _end(self, binding: late_binding.Binding) -> None:
-        """Remove a binding's files first: without its record no container starts any more."""
+        """Remove a binding: first its files, without which no container starts, then its record."""
         await asyncio.to_thread(self._needs.cdi.remove, binding.container, binding.nonce)
         await asyncio.to_thread(self._needs.settings.remove, binding.container, binding.nonce)
         await self._records.forget(_binding_name(binding))
@@ -294,7 +304,7 @@ class Binder(LateBinding):
     def _hooks(
         self, binding: late_binding.Binding, given: late_binding.Edits
     ) -> tuple[late_binding.RuntimeHook, ...]:
-        """Return the hooks for the container, where the host has the shim; one is for settings."""
+        """Return the runtime hooks for the container; none where the host has no shim."""
         shim = self._needs.shim()
         if shim is None:
             return ()
@@ -314,7 +324,7 @@ class Binder(LateBinding):
         holdings: Sequence[Holding],
         annotations: Mapping[str, str],
     ) -> late_binding.Edits:
-        """Return the device nodes that the container gets, and the devices in its settings.
+        """Return the container's device nodes, and the devices in its settings files.
 
         Nodes are of what its networks made, else of the promised cards; devices are all of its
         container's, whatever the resource.
@@ -334,7 +344,7 @@ class Binder(LateBinding):
         return late_binding.Edits(tuple(sorted(paths)), used=settings.as_asked(used, annotations))
 
     async def _gather_facts(self, holdings: Sequence[Holding]) -> rules.BindingSnapshot:
-        """Return what the rules decide by. The files are read before the bindings, see Known."""
+        """Return promises, bindings and files now; files are read before the bindings."""
         files = await asyncio.to_thread(self._needs.cdi.present)
         foreign = self._records.foreign_names
         files = tuple(file for file in files if _binding_name(file) not in foreign)
@@ -350,7 +360,7 @@ class Binder(LateBinding):
         return rules.BindingSnapshot(promises, bindings, files, held, gone, owned)
 
     def _unsure(self, resource: str) -> Unavailable | None:
-        """Return why a container waits whose shares another version may have promised."""
+        """Return an error if another version's unreadable record may have promised a resource."""
         if not self._records.foreign_names:
             return None
         return Unavailable(
@@ -361,7 +371,7 @@ class Binder(LateBinding):
     async def _asked(
         self, facts: rules.BindingSnapshot, resource: str, shares: Sequence[ShareId]
     ) -> rules.PodAnswer:
-        """Return what the pod that holds these shares asks for.
+        """Return what the pod that holds these shares asks for, or why it cannot have networks.
 
         The reason why it cannot have networks on this node counts where it has none: it may have
         got one before, and then its containers start again.
@@ -382,7 +392,7 @@ class Binder(LateBinding):
 
 
 def _gone(bindings: Iterable[late_binding.Binding]) -> frozenset[late_binding.ContainerId]:
-    """Return the sandboxes whose namespace is gone, where the host's namespaces are seen."""
+    """Return the sandboxes whose namespace is gone, as far as the host's are visible."""
     seen = (one for one in bindings if one.netns and Path(one.netns).parent.is_dir())
     return frozenset(one.container for one in seen if not Path(one.netns).exists())
 

@@ -70,7 +70,7 @@ SWEEP_SECONDS = 300.0
 
 
 async def _pod(call: Call, name: PodName, needs: AttachDependencies) -> PodState:
-    """Return the pod of a call; raise Unavailable when the API server does not have it yet."""
+    """Return the pod that a call is for; raise Unavailable if the API server lacks it yet."""
     pod = await needs.node.pod(name, call.uid)
     if pod is None:
         raise Unavailable(f"The API server has no pod {name} with uid {call.uid} yet.")
@@ -86,7 +86,7 @@ class _Endpoint:
 
 
 class SandboxNetworks(_Endpoint):
-    """Calls of the runtime; repair.py compares what it called for with its sandboxes."""
+    """The endpoint of the container runtime's calls, for all networks of a pod."""
 
     async def answer(self, call: Call) -> CniResult:
         """Return the runtime's result; raise KubeError."""
@@ -105,7 +105,7 @@ class SandboxNetworks(_Endpoint):
         return CniResult()
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """Return what the pod's annotation and its claims ask for; see CniEndpoint.request."""
+        """Return the request for the networks of a pod's annotation and claims."""
         if call.pod is None or call.netns is None:
             return None  # no pod of Kubernetes
         pod = await _pod(call, call.pod, self._needs)
@@ -147,16 +147,16 @@ class SandboxNetworks(_Endpoint):
 
     @property
     def foreign(self) -> frozenset[ContainerId]:
-        """Return the sandboxes whose attachment another version of kube-rdma has made."""
+        """Return the sandboxes whose attachments another version of kube-rdma has recorded."""
         keys = self._needs.attachments.journal.foreign
         return frozenset(key.container for key in keys if key.interface is None)
 
     def now(self) -> float:
-        """Return the moment for `collect`; call it before the runtime lists its sandboxes."""
+        """Return the present time for `collect`; call it before the runtime lists its sandboxes."""
         return self._needs.giver.now()
 
     async def end_lost(self, container: ContainerId) -> None:
-        """End an attachment whose sandbox no longer exists; raise KubeError."""
+        """Remove an attachment whose sandbox is gone; raise KubeError."""
         await self._pipeline.end(AttachmentKey(container))
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
@@ -164,9 +164,9 @@ class SandboxNetworks(_Endpoint):
         await self._pipeline.collect(living, since)
 
     async def _gc(self, call: Call) -> None:
-        """End what the runtime does not know any more; one that cannot be ended holds up no other.
+        """Answer GC: remove attachments that the runtime does not list; one failure stops no other.
 
-        An attachment without an answered ADD may be under way, and is the recovery's.
+        An attachment without an answered ADD may be in progress: the recovery removes it.
         """
         since = self.now()
         living = frozenset(one.container for one in call.valid)
@@ -184,9 +184,10 @@ class SandboxNetworks(_Endpoint):
             raise failed[0]
 
     async def _status(self, call: Call) -> None:
-        """Raise Broken while nothing can be attached; in the cluster's own list nothing is raised.
+        """Answer STATUS: raise Broken while nothing can be attached.
 
-        There an error would make the node NotReady, for all pods.
+        A call by the cluster's own list gets no error. There an error would make the node NotReady,
+        for all pods.
         """
         from kube_rdma.attach.documents.cni_conf import ipam_plugin
 
@@ -203,7 +204,7 @@ async def _asked(
     devices: Sequence[ClaimDevice],
     needs: AttachDependencies,
 ) -> RequestedNetworks:
-    """Return all networks of a pod's annotation and claims, with the documents that they name."""
+    """Return the networks that a pod's annotation and claims ask for, with their definitions."""
     asks, definitions = await annotated_networks.meant(
         annotated, needs.node, needs.global_namespaces
     )
@@ -240,7 +241,7 @@ async def _refuse_replaced(pod: PodState, cluster: str, node: NodeView) -> None:
 
 
 async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NodeView) -> bool:
-    """Return whether an entry means the network of this name in the node's CNI configuration.
+    """Return whether an entry means the cluster's network of this name.
 
     A document does so by an empty text, or with the name and the plugin of that configuration.
     """
@@ -258,7 +259,7 @@ async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NodeView) -> 
 
 
 class DelegatedNetworks(_Endpoint):
-    """Calls of meta-plugins, which have read the pod's annotation; one network each."""
+    """The endpoint of meta-plugins' calls, each of which is for one network of a pod."""
 
     async def answer(self, call: Call) -> CniResult:
         """Return the caller's result for ADD, CHECK and DEL; raise KubeError."""
@@ -301,7 +302,7 @@ class DelegatedNetworks(_Endpoint):
         return delegated.result(plan, interface, call.netns_path)
 
     async def _describe_device(self, call: Call, interface: AttachedInterface) -> None:
-        """Write the file of the capability CNIDeviceInfoFile; without it the pod runs as well."""
+        """Write the caller's device info file; a failure is logged and does not stop the pod."""
         from kube_rdma.attach.documents.cni_conf import device_info_file
 
         path = device_info_file(call)
@@ -334,7 +335,7 @@ async def _delegate_asked(
 
 
 class Origin(Frozen):
-    """The network of a pod that a meta-plugin's call is about."""
+    """The network that a meta-plugin's call is about, and how its traffic is routed."""
 
     name: str  # with its namespace
     resource: str | None = None  # where it is tied to one
@@ -342,7 +343,7 @@ class Origin(Frozen):
 
 
 async def origin(call: Call, pod: PodState, node: NodeView) -> Origin:
-    """Return the pod's network that a call is about; raise Unavailable when it cannot be read."""
+    """Return the network that a meta-plugin's call is about; raise Unavailable if unreadable."""
     from kube_rdma.attach.documents import cni_conf, networks, pod_networks
 
     annotations = dict(pod.annotations)
@@ -365,7 +366,7 @@ async def origin(call: Call, pod: PodState, node: NodeView) -> Origin:
 
 
 async def _of_definition(call: Call, asks: Sequence[NetworkAsk], node: NodeView) -> Origin | None:
-    """Return the entry with this network, by the name in its configuration.
+    """Return the network whose configuration has the call's name; None without one.
 
     The interface alone does not say it: a caller that gives each pod networks of its own besides
     counts those first. Of a deleted document only the interface is left.
@@ -387,7 +388,7 @@ async def _of_definition(call: Call, asks: Sequence[NetworkAsk], node: NodeView)
 
 
 class PluginAddresses(_Endpoint):
-    """Calls of other CNI plugins, for addresses of the interfaces that they make."""
+    """The endpoint of other CNI plugins' calls for addresses of their interfaces."""
 
     is_within = True
 
@@ -473,7 +474,7 @@ class PluginAddresses(_Endpoint):
 
 
 class CniRouter:
-    """The procedure of one node with its endpoints.
+    """All endpoints of one node; each call goes to the one that it is for.
 
     `context` has who calls the agent by the host's configuration now.
     """
@@ -487,7 +488,7 @@ class CniRouter:
         self._addresses = PluginAddresses(dependencies, self.pipeline)
 
     async def answer(self, call: Call) -> CniResult:
-        """Return the caller's result; raise KubeError."""
+        """Pass a call to the endpoint that it is for, and return its result; raise KubeError."""
         match role(call):
             case Role.ADDRESSES:
                 return await self._addresses.answer(call)
@@ -500,13 +501,13 @@ class CniRouter:
                 return await self._behind_others(call)
 
     async def run(self) -> None:
-        """Look after sandboxes that ended without a DEL, until cancelled."""
+        """Remove attachments of sandboxes that ended without a DEL, until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             await self.pipeline.sweep()
 
     async def missed(self, attachment: CniAttachment) -> None:
-        """Do a DEL that came while the agent was away; its note has no more than the key."""
+        """Do a DEL that came while the agent was away, by its container and interface."""
         if not self._is_delegated(attachment.container):
             await self.pipeline.end(AttachmentKey(attachment.container))
         await self.pipeline.end(AttachmentKey(attachment.container, attachment.interface))
@@ -524,7 +525,7 @@ class CniRouter:
             raise stranded(call)
 
     async def _behind_others(self, call: Call) -> CniResult:
-        """Answer the runtime, unless a meta-plugin reads the annotation: no interface comes twice.
+        """Answer the runtime; do nothing for an ADD where a meta-plugin reads the annotation.
 
         The annotations that the runtime passes of a pod without networks are enough.
         """
@@ -541,7 +542,7 @@ class CniRouter:
         return await self.pods.answer(call)
 
     def _is_delegated(self, container: ContainerId) -> bool:
-        """Return whether its interfaces end one by one, and not all with the first."""
+        """Return whether a pod's interfaces have a record each, and not one for all."""
         keys = self._needs.attachments.keys
         one_by_one = any(key.container == container and key.interface for key in keys)
         return one_by_one and AttachmentKey(container) not in keys

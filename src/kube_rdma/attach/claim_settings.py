@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 class ClaimSettings:
-    """The settings files of one node's containers with claims."""
+    """The writer of settings files for a node's containers that hold shares by claims."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ def _by_container(pod: ClaimingSandbox) -> dict[str, list[HeldShare]]:
 def _cards(
     held: HeldShare, claimed: Sequence[str] | None, pools: Mapping[str, Pool]
 ) -> tuple[Card, ...]:
-    """Return the cards of a share as they are now; none of what is others'."""
+    """Return the present cards of a share; of a claim only the cards that it holds."""
     if claimed is None:
         return share_cards(pools, held)
     pool = pools.get(held[0])

@@ -28,7 +28,7 @@ class NetworkObject(Frozen):
 
 
 class NetworkObjects:
-    """NetworkAttachmentDefinitions of a cluster, and the status of its pods."""
+    """A client for NetworkAttachmentDefinitions and for the status annotations of pods."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -49,13 +49,13 @@ class NetworkObjects:
         return tuple(f"{one.namespace}/{one.name}" for one in every)
 
     async def tell(self, pod: PodState, annotations: tuple[tuple[str, str], ...]) -> None:
-        """Write annotations of just this pod; raise Conflict when another has its name by now."""
+        """Write annotations of this pod; raise Conflict if another pod has its name by now."""
         where = (pod.name, pod.namespace)
         await self._cluster.patch(POD, *where, annotations=annotations, uid=pod.uid)
 
 
 def network_of(stored: Stored[DefinitionSpec, None]) -> Network | None:
-    """Return the network that a definition describes; None for one that cannot be attached."""
+    """Return the network that a definition describes; None if its document has faults."""
     from kube_rdma.attach.documents import network_definition  # which agents load at an ADD
 
     config, resource = stored.spec.config.encode(), stored.annotation(RESOURCE)
@@ -73,13 +73,13 @@ class _Written(msgspec.Struct, omit_defaults=True):
 
 
 class Restarts:
-    """Requests to restart a pod: written and taken back by agents, read by the controller."""
+    """A client for requests to restart pods: agents write them, the controller reads them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def ask(self, pod: PodState, request: RestartRequest) -> None:
-        """Ask for just this pod, or once more; raise Conflict when another one has its name by now.
+        """Write the request to restart this pod; raise Conflict if another pod has its name by now.
 
         Needs the verb patch of pods.
         """
@@ -87,11 +87,11 @@ class Restarts:
         await self._patch(pod, "true", msgspec.json.encode(written).decode())
 
     async def withdraw(self, pod: PodState) -> None:
-        """Take the request back; raise as `ask`."""
+        """Remove the request to restart a pod; raise as `ask`."""
         await self._patch(pod, None, None)
 
     async def pods(self) -> tuple[PodState, ...]:
-        """Return the readable pods with a request. Needs the verb list."""
+        """Return all pods with a readable request to restart them."""
         seen = await self._cluster.see(POD, Where(labels=f"{RESTART}=true"))
         return tuple(map(pod_state, seen.objects))
 
@@ -101,7 +101,7 @@ class Restarts:
 
 
 def request_of(pod: PodState) -> RestartRequest | None:
-    """Return a pod's request; None without one, and for what kube-rdma does not write."""
+    """Return a pod's restart request; None without one, or if it cannot be read."""
     try:
         read = decoded(dict(pod.annotations).get(RESTART, ""), _Written)
     except Undecodable:

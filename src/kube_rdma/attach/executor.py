@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class WorkerPools:
-    """Two pools of threads of one agent; work waits while all threads of its pool are taken.
+    """Two pools of threads, for steps in the kernel and for CNI plugins; work waits for a thread.
 
     Threads are started when there is work for them; both numbers bound what a burst of pods costs.
     """
@@ -61,11 +61,11 @@ class WorkerPools:
     async def run(
         self, work: Callable[[*Ts], T], *args: *Ts, plugins: bool, begins: bool = False
     ) -> T:
-        """Return the result of work that calls other CNI plugins, or of steps in the kernel alone.
+        """Run work in a thread of the pool for CNI plugins, or for kernel steps; return its result.
 
         `begins`: it makes something new for the caller of this task; raise Unavailable when that
-        one has hung up. Everything else is done for whoever is left, and before it. While plugins
-        of others are waited for, the next call is served.
+        one has hung up. Other work is done for whoever is left, and first. While plugins of others
+        run, the next call is served.
         """
         threads, turns = self._plugins if plugins else self._steps
         async with set_aside() if plugins else nullcontext(), turns.turn(begins=begins):
@@ -108,17 +108,20 @@ class AttachmentJournal:
         return frozenset((*pods, *interfaces))
 
     def get(self, key: AttachmentKey) -> Attachment | None:
-        """Return the attachment of this key."""
+        """Return the recorded attachment of a key; None without one."""
         folder = self._of(key)
         record = folder.get(records.complete_name(key)) or folder.get(records.begun_name(key))
         return record and records.plain(key, record)
 
     async def refuse_foreign(self, key: AttachmentKey) -> None:
-        """Raise Unavailable for a key with such a record: half an undo would be worse than none."""
+        """Raise Unavailable if the key has an unreadable record, as it cannot be undone wholly."""
         await self._of(key).refuse_foreign(records.begun_name(key), records.complete_name(key))
 
     def begin(self, key: AttachmentKey, attachment: Attachment) -> None:
-        """Write an attachment that is not complete, from a thread; as Records.begin."""
+        """Record an attachment whose ADD has not ended; call it from a thread.
+
+        Raise as Records.begin.
+        """
         self._of(key).begin(records.begun_name(key), records.written(key, attachment))
 
     async def complete(self, key: AttachmentKey) -> None:
@@ -129,7 +132,7 @@ class AttachmentJournal:
         await folder.rename(begun, records.complete_name(key), replace(record, complete=True))
 
     async def remove(self, key: AttachmentKey) -> None:
-        """Forget it, complete or not; a disk that fails keeps it for the next process."""
+        """Remove a key's record; if the disk fails, it stays for the next process."""
         await self._of(key).forget(records.complete_name(key), records.begun_name(key))
 
     def _of(self, key: AttachmentKey) -> Records[Attachment]:
@@ -137,7 +140,10 @@ class AttachmentJournal:
 
 
 class PlanExecutor:
-    """The attachments of a node, by key. Calls for one sandbox come one after the other."""
+    """A node's attachments: it runs and undoes their plans, with a record of each by key.
+
+    Calls for one sandbox come one after the other.
+    """
 
     def __init__(
         self,
@@ -153,12 +159,12 @@ class PlanExecutor:
 
     @property
     def by_key(self) -> dict[AttachmentKey, Attachment]:
-        """Return every attachment that the journal has."""
+        """Return all recorded attachments by key."""
         return self.journal.attachments
 
     @property
     def keys(self) -> frozenset[AttachmentKey]:
-        """Return all keys that have a record, understood or not."""
+        """Return all keys that have a record, readable or not."""
         return self.journal.foreign.union(self.by_key)
 
     async def installed(self) -> tuple[str, tuple[str, ...]]:
@@ -166,35 +172,35 @@ class PlanExecutor:
         return self._plugins.folder, await asyncio.to_thread(self._plugins.installed)
 
     def of(self, key: AttachmentKey) -> Attachment | None:
-        """Return the attachment of a key."""
+        """Return the recorded attachment of a key; None without one."""
         return self.journal.get(key)
 
     def has(self, key: AttachmentKey) -> bool:
-        """Return whether there is a record of a key, understood or not."""
+        """Return whether a key has a record, readable or not."""
         return self.of(key) is not None or key in self.journal.foreign
 
     def beside(self, key: AttachmentKey) -> tuple[Plan, ...]:
-        """Return the plans of other keys of the same sandbox, made or being made."""
+        """Return the plans of the sandbox's other keys."""
         every = self.by_key.items()
         same = ((other, one) for other, one in every if other.container == key.container)
         return tuple(plan for other, one in same if other != key for plan in one.plans)
 
     async def ready(self, calls: Iterable[CallPlugin]) -> None:
-        """Raise for CNI plugins that this machine cannot run, before anything is begun."""
+        """Raise an error if this machine cannot run these CNI plugins."""
         for call in calls:
             await self._threads.run(self._plugins.ready, call, plugins=True)
 
     async def status(self, plugin: PluginConf) -> None:
-        """Ask a CNI plugin whether it could serve an ADD; raise with why not."""
+        """Call a CNI plugin with STATUS; raise its error if it could not serve an ADD."""
         await self._threads.run(self._plugins.status, plugin, plugins=True)
 
     def results(self, key: AttachmentKey) -> tuple[PluginResult, ...]:
-        """Return what other plugins answered for a key."""
+        """Return the recorded results of other plugins for a key."""
         attachment = self.of(key)
         return attachment.results if attachment else ()
 
     def begin(self, key: AttachmentKey, sandbox: Sandbox) -> None:
-        """Note that a key will have something: what is taken for it from now on is found again.
+        """Record that an attachment begins, so that all that is taken for it can be found again.
 
         Call it from a thread. Raise Unavailable when the disk fails.
         """
@@ -203,7 +209,7 @@ class PlanExecutor:
     async def attach(
         self, key: AttachmentKey, wanted: Attachment, namespace: int, done: Sequence[Plan] = ()
     ) -> PodView:
-        """Do all steps; return the links in the pod's namespace then, and what has a new name.
+        """Run all Steps; return the pod's links afterwards, and devices with new names.
 
         Plans of which a first part is `done` begin behind its steps. After an error: detach,
         forget. Raise Unavailable, with no step done, when the caller has hung up meanwhile.
@@ -213,7 +219,7 @@ class PlanExecutor:
         return await self._threads.run(run, key, wanted, namespace, plugins=called, begins=True)
 
     async def detach(self, key: AttachmentKey) -> None:
-        """Take all steps of a key back, as far as they were done; its record stays.
+        """Undo all Steps of a key that were run; the record stays.
 
         Raise KubeError when something cannot be taken back now; Gone if that is hardware alone
         which is nowhere now. What was taken out of the machine needs no way back.
@@ -223,12 +229,12 @@ class PlanExecutor:
             await self._threads.run(self._undo, attachment, plugins=calls_plugins(attachment.plans))
 
     async def forget(self, key: AttachmentKey) -> None:
-        """Remove the record of a key of which nothing is left, neither here nor at others."""
+        """Remove the record of a key whose Steps are undone and whose addresses are free."""
         if self.of(key):
             await self.journal.remove(key)
 
     async def look(self, key: AttachmentKey, namespace: int) -> tuple[str, ...]:
-        """Return what is not as it was planned, as sentences; nothing when all is well (CHECK)."""
+        """Return differences from the plans, as sentences; empty if there are none (CHECK)."""
         await self.journal.refuse_foreign(key)
         attachment = self.of(key)
         if attachment is None:
@@ -244,7 +250,7 @@ class PlanExecutor:
         return await self._threads.run(see, plugins=calls_plugins(attachment.plans))
 
     async def lost(self, key: AttachmentKey, namespace: int) -> tuple[Plan, ...]:
-        """Return the plans whose interfaces are not in the namespace; none without a record."""
+        """Return the plans whose interfaces are missing in the namespace; none without a record."""
         attachment = self.of(key)
         if attachment is None:
             return ()
@@ -279,7 +285,7 @@ class PlanExecutor:
             return PodView(links=pod.links())
 
     def _ask(self, attachment: Attachment) -> Iterator[str]:
-        """Yield what other plugins report of their interfaces."""
+        """Yield the faults that other plugins report for their interfaces (CHECK)."""
         for plan in attachment.plans:
             for step in plan.steps:
                 if isinstance(step, CallPlugin):
@@ -324,12 +330,12 @@ def _result(attachment: Attachment, call: CallPlugin) -> PluginResult | None:
 
 
 def calls_plugins(plans: Sequence[Plan]) -> bool:
-    """Return whether binaries of others do a part of the plans; they may take their time."""
+    """Return whether the plans call plugins of others, which may take long."""
     return bool(plugin_calls(plans))
 
 
 def is_there(sandbox: Sandbox) -> bool:
-    """Return whether the namespace at the sandbox's path is the one that it was."""
+    """Return whether the sandbox's path still leads to the same network namespace."""
     try:
         return Path(sandbox.netns_path).stat().st_ino == sandbox.netns_inode
     except FileNotFoundError:

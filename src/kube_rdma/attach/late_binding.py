@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 
 class EarlySettings:
-    """Settings that Allocate adds to its answer, for containers whose network is not known yet.
+    """Settings files that Allocate hands out, before the container's network is known.
 
     `folder` is the host's; None: its disk is not here, and nothing can be given. `cdi` is None
     where the runtime is not known to read CDI files; `shim` returns a path of the host.
@@ -59,11 +59,11 @@ class EarlySettings:
         self._notices = Notices()
 
     def offered(self, resources: Iterable[str]) -> None:
-        """Take note of what is offered now: beside another resource no device is named."""
+        """Note the resources that are offered now; only a lone one has devices named in files."""
         self._offered = frozenset(resources)
 
     async def give(self, pool: Pool, grant: Grant) -> Grant:
-        """Return the grant with its container's settings, unless these come when it is bound."""
+        """Return the grant with settings files, unless these are written when it is bound."""
         shim = self._shim()
         attach, cdi = terms(pool.spec).attach, self._cdi is not None
         how = settings.way(attach, cdi=cdi, shim=shim is not None)
@@ -87,9 +87,9 @@ class EarlySettings:
         return given
 
     async def renew(self) -> None:
-        """Write the CDI files that a boot took, and those of another shim.
+        """Write CDI files again that a reboot removed, or that name another path of the shim.
 
-        The kubelet goes on giving what Allocate answered before it.
+        The kubelet may still hand out names that Allocate answered before the reboot.
         """
         if not (self._merged and self._cdi and (shim := self._shim())):
             return
@@ -103,7 +103,7 @@ class EarlySettings:
     async def _name(
         self, grant: Grant, name: str, files: Mapping[str, str], shim: str | None
     ) -> Grant:
-        """Return the grant with the CDI device of these settings."""
+        """Return the grant with the name of a CDI device for these settings files."""
         if self._merged is None or self._cdi is None or shim is None:
             return grant
         folder = await asyncio.to_thread(self._merged.put, name, files)
@@ -112,7 +112,7 @@ class EarlySettings:
         return replace(grant, cdi=(*grant.cdi, settings.cdi_device(name)))
 
     async def _mount(self, grant: Grant, name: str, files: Mapping[str, str]) -> Grant:
-        """Return the grant with the folder of these settings, and one of the script."""
+        """Return the grant with mounts for the folder of these settings and for the script."""
         if self._mounted is None:
             return grant
         folder = await asyncio.to_thread(self._mounted.put, name, files)
@@ -126,36 +126,36 @@ class EarlySettings:
 
 
 class LateBinding:
-    """Late binding as role `plugin` calls it; this base class binds nothing."""
+    """The interface of late binding for role `plugin`; this base class binds nothing."""
 
     def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
-        """Return the specs with `attach` as this node can do it."""
+        """Return the specs with `attach` as far as this node supports it."""
         return tuple(specs)
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Take note of what is offered now, by resource."""
+        """Note the pools that are offered now, by resource."""
 
     async def promise(self, pool: Pool, grant: Grant) -> Grant:
-        """Return the grant as Allocate answers it, with a name for what will be bound later."""
+        """Return the grant for Allocate's answer, with a name for what is bound later."""
         return grant
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
-        """Return when the container that holds these shares may start; raise Refused before."""
+        """Wait until the container with exactly these shares may start; raise Refused."""
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
-        """Return the pod and its links for each card of the node that sits inside one."""
+        """Return the pod and its links for each card of the node that is in a pod."""
         return {}
 
     def cards(self) -> frozenset[CardId] | None:
-        """Return the cards that are promised or bound; None where a record is not understood."""
+        """Return the cards that are promised or bound; None if a record cannot be understood."""
         return frozenset()
 
     async def held(self) -> tuple[Holding, ...]:
-        """Return what is bound for running pods, whatever the kubelet knows; raise Unavailable."""
+        """Return the shares that are bound for running pods, by the journal; raise Unavailable."""
         return ()
 
     async def sweep(self) -> None:
-        """Remove what is not needed any more, until cancelled."""
+        """Remove outdated promises, bindings and files, until cancelled."""
 
     async def attach(
         self,
@@ -170,11 +170,11 @@ class LateBinding:
         """
 
     async def detach(self, container: ContainerId) -> None:
-        """End what is bound in a sandbox."""
+        """Remove all bindings in a sandbox, with their files."""
 
 
 class NoLateBinding(LateBinding):
-    """No late binding on this node; `why` is logged once for each resource that asks for it."""
+    """The choice to bind nothing late on a node; `why` is logged for resources that ask for it."""
 
     def __init__(self, why: str, early: EarlySettings | None = None) -> None:
         self._why = why
@@ -191,16 +191,16 @@ class NoLateBinding(LateBinding):
         return tuple(replace(spec, attach=Attach.NONE) for spec in specs)
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Take note of what is offered now, by resource."""
+        """Note the pools that are offered now, by resource."""
         self._early.offered(pools)
 
     async def promise(self, pool: Pool, grant: Grant) -> Grant:
-        """Return the grant itself, with settings."""
+        """Return the grant unchanged but for its settings files."""
         return await self._early.give(pool, grant)
 
 
 class LateBindingChoice(Struct):
-    """The late binding of a node `now`; another one once the runtime is known to read CDI files.
+    """The late binding in use (`now`), which is replaced once the runtime reads CDI files.
 
     `ask` returns whether CDI works, and why; without it nothing changes. `make` may raise
     KubeError, and is tried again.
@@ -213,7 +213,7 @@ class LateBindingChoice(Struct):
     made: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """Ask until it works, then call `changed`."""
+        """Ask until CDI works, put late binding to use, then call `changed`."""
         while self.ask and not self.made.is_set():
             await asyncio.sleep(self.seconds)
             works, why = await self.ask()
@@ -229,7 +229,7 @@ class LateBindingChoice(Struct):
             changed()
 
     async def sweep(self) -> None:
-        """Remove what is not needed any more, once anything is promised, until cancelled."""
+        """Remove outdated promises, once there are any, until cancelled."""
         if self.ask:
             await self.made.wait()
         await self.now.sweep()

@@ -80,7 +80,7 @@ log = structlog.get_logger()
 
 
 class HostPlaces(HostPlugins):
-    """Folders in which this host's runtime looks for CNI, and the plugins of others in them."""
+    """The folders in which the host's runtime looks for CNI files, and the plugins there."""
 
     def __init__(self, host: Path, runtime: Path) -> None:
         super().__init__(host, None, partial(inside, host))
@@ -91,11 +91,14 @@ class HostPlaces(HostPlugins):
 
     @property
     def now(self) -> CniPlaces:
-        """Return the places that were found last; raise Refused when none ever were."""
+        """Return the folders as found last; raise Refused if they were never found."""
         return self._now or find(self._host)
 
     async def find(self) -> CniPlaces:
-        """Look again; raise Refused. While the runtime is away, its last answer holds."""
+        """Ask the runtime for its CNI folders again; while it is away, use its last answer.
+
+        Raise Refused when the folders are unknown.
+        """
         try:
             runtime = await read_runtime(self._runtime)
         except Unavailable:
@@ -109,7 +112,7 @@ class HostPlaces(HostPlugins):
 
 
 class CniWiring:
-    """The callers of the agent by the host's CNI configuration, and what follows for one pod.
+    """Who calls the agent, by the host's CNI configuration, and what this means for a pod.
 
     `host` is the host's root as seen here. Decisions go to `context`, for all others.
     """
@@ -129,7 +132,10 @@ class CniWiring:
         self._notices = Notices()
 
     def decide(self, files: tuple[ConfFile, ...], binaries: Collection[str]) -> ConfPlan:
-        """Return what the folder should hold, and make it count from now on; raise Refused."""
+        """Return the planned changes of the CNI folder, and apply their wiring to later calls.
+
+        Raise Refused where the configuration cannot be chained.
+        """
         self._context.wiring, self._readers = Wiring.NONE, {}
         conf_plan = proven(plan(files), files, binaries)
         self._context.wiring, self._readers = conf_plan.wiring, dict(conf_plan.readers)
@@ -138,7 +144,7 @@ class CniWiring:
         return with_leftovers(conf_plan, over)
 
     def confs(self) -> tuple[ConfFile, ...]:
-        """Return the files that a pod may mean by a name; reads the disk, raises Unavailable."""
+        """Return the CNI configurations that pods may name; reads the disk, raises Unavailable."""
         here = self._places.now
         binaries = names(inside(self._host, one) for one in (here.binaries, *here.more))
         files, over = named_by_pods(self._files(), binaries)
@@ -147,11 +153,14 @@ class CniWiring:
         return files
 
     def unread(self, pod: PodState) -> Refused | None:
-        """Return why a pod gets no networks, where meta-plugins read another annotation."""
+        """Return why a pod gets no networks: no meta-plugin reads its annotation.
+
+        None if one does.
+        """
         return conflist.unread(pod, self._readers)
 
     async def concerned(self, pod: PodState) -> bool:
-        """Return whether one of the networks that a pod asks for is for kube-rdma to make.
+        """Return whether kube-rdma has to make one of the networks that a pod asks for.
 
         Behind a meta-plugin only those of its own type are: for all others it calls other plugins.
         Raise Refused where nobody reads the pod's annotation, and where the agent may not read the
@@ -184,7 +193,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class NetworkSite(Frozen):
-    """Names and paths of one node's networks, as the agent sees them."""
+    """Node name, host paths and other names of one node's networks, as the agent sees them."""
 
     node: str
     namespace: str  # of own objects, such as the nodes' leases
@@ -196,7 +205,7 @@ class NetworkSite(Frozen):
 
 
 def host_links(names: Sequence[str] | None) -> tuple[model.SeenLink, ...]:
-    """Return the interfaces of the node's namespace: those of these names, or (None) all."""
+    """Return the node's network interfaces: those of these names, or (None) all."""
     with rtnl_read.open_rtnl() as netlink:
         if names is None:
             return rtnl_read.seen_links(netlink)
@@ -204,7 +213,7 @@ def host_links(names: Sequence[str] | None) -> tuple[model.SeenLink, ...]:
 
 
 def host_ways(links: Sequence[model.SeenLink]) -> tuple[model.LinkWays, ...]:
-    """Return how the node uses these interfaces; one that is another's by now is left out."""
+    """Return routes and rules over these interfaces; skip one that has been replaced."""
     with rtnl_read.open_rtnl() as netlink:
         now = {(one.seen.index, one.seen.mac) for one in rtnl_read.interfaces(netlink)}
         own = [link for link in links if (link.index, link.mac) in now]
@@ -212,13 +221,13 @@ def host_ways(links: Sequence[model.SeenLink]) -> tuple[model.LinkWays, ...]:
 
 
 def host_functions(places: Sequence[FunctionPlace]) -> FunctionReports:
-    """Return the settings of virtual functions whose physical one is in the node's namespace."""
+    """Return the settings of virtual functions whose physical one is on the node."""
     with rtnl_read.open_rtnl() as netlink:
         return seen_functions(netlink, places)
 
 
 class NodeSources(Frozen):
-    """Sources of NodeNetworks at the node; tests replace them."""
+    """Functions by which NodeNetworks reads the node; tests replace them."""
 
     survey: SurveyCache = field(default_factory=SurveyCache)
     links: node_view.Links = host_links
@@ -278,30 +287,30 @@ class NodeNetworks:
 
     @property
     def stopwatch(self) -> Stopwatch:
-        """Return the counter of the durations of calls."""
+        """Return the metric of how long calls take."""
         return self._sources.stopwatch
 
     def attachments(self) -> Iterable[model.Attachment]:
-        """Return what the journal has of this node's pods now."""
+        """Return all attachments of this node's pods in the journal."""
         return self._attachments.by_key.values() if self._attachments else ()
 
     def uses(self) -> tuple[PodDeviceUse, ...]:
-        """Return how pods with limits use RDMA devices; reads their control groups."""
+        """Return how many RDMA objects pods with limits use; reads their control groups."""
         return self._limits.uses(attachment.sandbox for attachment in tuple(self.attachments()))
 
     def cards(self) -> frozenset[CardId] | None:
-        """Return the cards that the journal has for pods; None where not all of it is read."""
+        """Return the cards that attachments give to pods; None until all records are read."""
         if self._attachments is None or self._attachments.journal.foreign:
             return None
         return frozenset(attached_cards(self._attachments.by_key.values()))
 
     def returned(self, card: CardId) -> None:
-        """Have the pods of a card looked at that was bad or gone and is good again."""
+        """Check the pods of a card that was unhealthy or missing and is usable again."""
         if self._returned:
             self._returned.returned(card)
 
     def shim_of_host(self) -> str | None:
-        """Return the host's path of the shim, run by the runtime for containers with a share."""
+        """Return the shim's path on the host, for the runtime's hooks; None without one."""
         with suppress(Refused):  # the runtime's folders are not known, so nothing lies there
             program = self._places.now.binaries / HOOK_PROGRAM
             if inside(self._site.host, program).exists():
@@ -309,18 +318,18 @@ class NodeNetworks:
         return None
 
     def wiring(self) -> Wiring:
-        """Return who calls the agent for pods now."""
+        """Return how the agent is called for pods now: chained, by a meta-plugin or not at all."""
         return self._context.wiring
 
     def offered(self, pools: Mapping[str, Pool], withdrawn: Sequence[str] = ()) -> None:
-        """Take note of the offer to the kubelet, and of resources that pods hold nevertheless."""
+        """Note the offered pools, and the withdrawn resources that pods still hold."""
         self._context.pools, self._context.withdrawn = pools, withdrawn
         self._begun.set()
         if self._sources.survey.has_cards or any(pool.cards for pool in pools.values()):
             self._needed.set()
 
     def unsettled(self) -> tuple[str, ...]:
-        """Return why it is not certain yet who calls the agent for pods, as a sentence.
+        """Return a sentence on why it is not certain yet who calls the agent for pods; or none.
 
         A cluster's network that is not installed yet is waited for, and so is a folder that cannot
         be written to. Where only a person can end it, as a configuration that is refused, nothing
@@ -329,7 +338,7 @@ class NodeNetworks:
         return (self._unsettled,) if self._unsettled else ()
 
     async def concerned(self, pod: PodState) -> bool:
-        """Return whether kube-rdma has to make a network that a pod asks for; see CniWiring."""
+        """Return whether kube-rdma has to make a network that a pod asks for."""
         return await self._wired.concerned(pod)
 
     async def run(self, late: LateBindingChoice) -> None:
@@ -389,7 +398,7 @@ class NodeNetworks:
                 start(tasks, parts)
 
     async def _keep(self, keeper: Keeper) -> None:
-        """Write the host's CNI configuration, from when the node has a card.
+        """Write the host's CNI configuration, from when the node has its first card.
 
         A node without cards is none of kube-rdma's, though its agent runs there. One that had a
         card has the shim, and is kept as it is: its pods may end without the card.
@@ -451,13 +460,13 @@ class NodeNetworks:
         )
 
     def _granted(self, holdings: Sequence[Holding]) -> tuple[model.GrantedShare, ...]:
-        """Look shares up by the NodeView; raise Unavailable until networks are served."""
+        """Return a pod's granted shares by the NodeView; raise Unavailable before it is ready."""
         if self._node is None:
             raise Unavailable("Pod networks are not served yet: the agent has just started.")
         return self._node.granted(holdings)
 
     def _wanting(self, pods: NodePodWatch) -> tuple[PodState, ...]:
-        """Return the pods that should have networks of kube-rdma.
+        """Return the running pods for which kube-rdma has to make networks.
 
         Behind a meta-plugin only those whose annotation it does not read.
         """
@@ -466,7 +475,7 @@ class NodeNetworks:
         return pods.asking if self._context.wiring is Wiring.CHAIN else ()
 
     async def _restart(self, pod: PodState, why: str | None, *, outdated: bool = False) -> None:
-        """Ask the controller to evict a pod, or no more; see RestartRequest."""
+        """Ask the controller to evict a pod; without `why` withdraw that request."""
         restarts = Restarts(self._cluster)
         if why is None:
             await restarts.withdraw(pod)
@@ -475,7 +484,7 @@ class NodeNetworks:
             await restarts.ask(pod, request)
 
     def _tell(self, reason: str, note: str, warning: bool) -> None:
-        """Record an Event about the node, as the kubelet does."""
+        """Record an Event about the node."""
         about = About("Node", self._site.node, uid=self._site.node)
         self._events.tell(about, reason, note, warning=warning)
 
@@ -513,7 +522,7 @@ class NodeNetworks:
         return Keeper(host, places.find, shim, decide, tell, pace, shut_out)
 
     async def _make_up(self, calls: CniRouter, missed: MissedDeletes) -> None:
-        """Do the DELs that came while nobody answered."""
+        """Do the DELs that came while the agent was away."""
         for attachment in missed.present():
             try:
                 await calls.missed(attachment)
@@ -527,7 +536,7 @@ async def tell_trouble(
     tell: Callable[[str, str, bool], None],
     seconds: float,
 ) -> None:
-    """Report when this node can give no addresses and when it can again, until cancelled.
+    """Report when the node has no addresses to give, and when it has again, until cancelled.
 
     CNI has STATUS for it, but an error there makes the node NotReady, also for pods that ask for no
     network. The first check comes late: a node that starts has no right to give addresses yet.
@@ -548,7 +557,7 @@ async def tell_trouble(
 
 
 def _groups(host: Path) -> RdmaGroups | None:
-    """Return the control groups of the node, where they are mounted for the agent."""
+    """Return the node's control groups; None where the agent does not see them."""
     root = inside(host, HOST_CGROUPS)
     return RdmaGroups(HostCgroups(root)) if root.is_dir() else None
 
@@ -558,7 +567,7 @@ def _tell_pod(events: Events, pod: PodState, reason: str, note: str, warning: bo
 
 
 def _log(kept: FolderRound) -> None:
-    """Log the outcome of a round of the host's CNI configuration."""
+    """Log the outcome of one check of the host's CNI configuration."""
     if kept.error:
         log.warning("CNI configuration not installed", why=str(kept.error))
     elif kept.plan:

@@ -56,7 +56,7 @@ ModeWarnings = Callable[[PodState, PoolSpec], Awaitable[Sequence[str]]]
 
 
 class NodeContext(Struct):
-    """The state that pod networks of one node share: written by its owners, read by all others."""
+    """State that the pod networks of one node share: its owners write it, all others read it."""
 
     pools: Mapping[str, Pool] | None = None  # offered, by resource; None until the first look
     withdrawn: Sequence[str] = ()  # resources that are offered no more while pods hold their shares
@@ -105,7 +105,7 @@ class NodeViewDependencies(Frozen):
 
 
 class NodeView:
-    """The node of one agent, as attach/attach and attach/calls ask about it."""
+    """What attach/attach and attach/calls can ask about the node: pods, shares, networks, cards."""
 
     def __init__(self, asked: NodeViewDependencies) -> None:
         self._asked = asked
@@ -115,17 +115,17 @@ class NodeView:
         self._notices = Notices()  # by the network's name, and of pools
 
     async def pod(self, name: PodName, uid: str) -> PodState | None:
-        """Return the pod's object if it has this uid, else None."""
+        """Return the pod of this name if it has this uid, else None."""
         pod = await self._pods.read(name.namespace, name.name)
         return pod if pod and uid in ("", pod.runtime_uid) else None
 
     def has_claims(self, pod: PodName) -> bool:
-        """Return whether a claim of the pod's namespace is prepared here, without asking anyone."""
+        """Return whether a claim in the pod's namespace is prepared on this node."""
         booked = self._asked.kubelet.claims.booked
         return any(one.claim.namespace == pod.namespace for one in booked)
 
     async def settle(self, sandbox: attachment.Sandbox, pod: PodState) -> tuple[Holding, ...]:
-        """Write settings for the containers of a pod without networks that hold shares by claims.
+        """Write settings files for a pod without networks whose containers hold shares by claims.
 
         Return what they hold where they may have claims; raise KubeError when nobody reports it.
         """
@@ -147,17 +147,17 @@ class NodeView:
         await self._asked.kubelet.claims.settle(made)
 
     async def ended(self, sandbox: ContainerId) -> None:
-        """Remove the settings of a sandbox's containers."""
+        """Remove the settings files of a sandbox's containers."""
         await self._asked.kubelet.claims.detach(sandbox)
 
     async def claimed(self, pod: PodName) -> tuple[ClaimDevice, ...]:
-        """Return the devices of the pod's claims that become interfaces of it; raise KubeError."""
+        """Return the devices of the pod's claims for which it gets interfaces; raise KubeError."""
         return await self._asked.kubelet.claims.interfaces_of(pod)
 
     async def definition(
         self, namespace: str, name: str, resource: str | None = None
     ) -> NetworkDefinition | None:
-        """Return a network's document, and make the pool that it brings along where it is missing.
+        """Return a network's document, and create the IPPool that it brings along if missing.
 
         `resource` is what the network is for where its document does not say so.
         """
@@ -169,7 +169,7 @@ class NodeView:
         return await self._whole(_load(namespace, name, document.config, tied, host))
 
     async def written(self, namespace: str, name: str) -> tuple[bytes, str | None] | None:
-        """Return text and resource of a NetworkAttachmentDefinition as stored, if it exists."""
+        """Return a NetworkAttachmentDefinition's text and resource; None without one."""
         try:
             document = await self._networks.read(namespace, name)
         except NotInstalled:
@@ -202,10 +202,10 @@ class NodeView:
         return await self._asked.kubelet.holdings_of(pod)
 
     def granted(self, holdings: Sequence[Holding]) -> tuple[attachment.GrantedShare, ...]:
-        """Return the shares among the holdings, container by container; those by claims come last.
+        """Return the shares of kube-rdma among the holdings; those by claims come last.
 
-        Raise Unavailable for one of kube-rdma that cannot be looked up now: without it a network
-        would be attached to another card, or without its RDMA device. Others' are not looked at.
+        Raise Unavailable for one that cannot be looked up now: without it a network would be
+        attached to another card, or without its RDMA device. Shares of other plugins are left out.
         """
         pools = self._pools
         by_claim = granted(holdings, self._asked.kubelet.claims.booked, pools)
@@ -247,7 +247,7 @@ class NodeView:
         granted: Sequence[attachment.GrantedShare] = (),
         before: Callable[[], None] = lambda: None,
     ) -> attachment.HostNetwork:
-        """Return the node's links and RDMA now, as these networks need them; None: all of it.
+        """Return the node's links and RDMA now, as far as these networks need them; None: all.
 
         `before` is done in the same thread, which is one wait for both; raise what it raises.
         """
@@ -277,7 +277,7 @@ class NodeView:
         return self._whose(with_ways(host, self._asked.ways(links)))
 
     def _whose(self, host: attachment.HostNetwork) -> attachment.HostNetwork:
-        """Return the host with the cards that belong to the holder of their share."""
+        """Return the host with the cards that only the holder of their share may use."""
         pools = [pool for pool in self._pools.values() if terms(pool.spec).owns]
         owned = tuple((card, pool.spec.resource) for pool in pools for card in pool.cards)
         return replace(host, owned=owned)
@@ -290,7 +290,7 @@ class NodeView:
         return await asyncio.to_thread(self._asked.functions, functions) if functions else ()
 
     async def refuse_full(self, planned: Sequence[attachment.Plan]) -> None:
-        """Raise Refused where a card has no GIDs left for the addresses of these plans."""
+        """Raise Refused where a GID table has no room for the addresses of these plans."""
         if wanted := gids_wanted(planned):
             for table in await asyncio.to_thread(self._asked.gids, wanted):
                 gid_room(table, wanted[table.device])
@@ -325,7 +325,7 @@ class NodeView:
         return ip_pool.named(document.spec, name)
 
     async def ip_pools(self) -> Collection[model.IPPool]:
-        """Return all pools that can be read, as they are now; raise Unavailable."""
+        """Return all readable IPPools as they are now; raise Unavailable."""
         if (watched := self._asked.watched()) is not None:
             return watched.values()
         seen = await self._asked.cluster.see(IP_POOL)
@@ -345,7 +345,7 @@ class NodeView:
         interfaces: Sequence[attachment.AttachedInterface],
         others: frozenset[model.InterfaceName],
     ) -> None:
-        """Write the own annotation, and keep its entries about the interfaces `others`."""
+        """Write kube-rdma's own annotation, and keep its entries about the interfaces `others`."""
         key = network_status.OWN_ANNOTATION
         text = network_status.own_status(interfaces, dict(pod.annotations).get(key, ""), others)
         await self._networks.tell(pod, ((key, text),))
@@ -353,7 +353,7 @@ class NodeView:
         await self.warn_of_mode(pod)
 
     async def warn_of_mode(self, pod: PodState) -> None:
-        """Warn a pod that does not suit the mode of VKE's pool here, which admission did not know.
+        """Record a warning for a pod that does not suit the mode of VKE's pool on this node.
 
         The pod is read only where the node has such a mode.
         """
@@ -378,10 +378,10 @@ class NodeView:
         return definition
 
     async def bring(self, ipam: IpamConf) -> None:
-        """Make the pool that a document brings along, where it is missing.
+        """Create the IPPool that a document brings along, if it is missing.
 
-        Raise Refused where one of its name gives other addresses and no administrator says so: the
-        token of any node is enough to make it.
+        Raise Refused if one of its name gives other addresses, unless an administrator wrote so:
+        the token of any node is enough to create a pool.
         """
         if ipam.pool is None:
             return
@@ -410,7 +410,7 @@ class NodeView:
         self._made.add(pool.name)
 
     async def _compare(self, pool: model.IPPool) -> None:
-        """Raise Refused where the stored pool of this name was not made of the same document."""
+        """Raise Refused if the stored pool of this name differs from the document's."""
         stored = await self._asked.cluster.get(IP_POOL, pool.name)
         if stored is None:
             self._made.discard(pool.name)

@@ -52,7 +52,7 @@ log = structlog.get_logger()
 
 
 def open_netns(path: str) -> AbstractContextManager[int]:
-    """Open the namespace at a path of the runtime, for a block; raise Unavailable."""
+    """Open the network namespace at a path for the block; raise Unavailable."""
     try:
         return closed_after(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
@@ -63,7 +63,7 @@ def open_netns(path: str) -> AbstractContextManager[int]:
 
 
 class RepairDependencies(Frozen):
-    """All that the rounds work with."""
+    """Everything that the rounds of repair depend on."""
 
     networks: SandboxNetworks
     listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]  # of the runtime; raises Unavailable
@@ -86,7 +86,7 @@ class RepairDependencies(Frozen):
 
 
 class RepairTiming(Frozen):
-    """The pace of the rounds, in seconds."""
+    """The intervals between rounds of repair, in seconds."""
 
     least: float = 1.0  # between two rounds
     most: float = 300.0  # between two rounds
@@ -94,7 +94,7 @@ class RepairTiming(Frozen):
 
 
 class SandboxRepair:
-    """The rounds of one node; one task runs them."""
+    """Rounds that compare a node's sandboxes with its attachments, and repair both."""
 
     def __init__(self, dependencies: RepairDependencies, pace: RepairTiming | None = None) -> None:
         self._needs = dependencies
@@ -105,11 +105,11 @@ class SandboxRepair:
         self._mark: tuple[float, float] | None = None  # the own clock and that of the addresses
 
     def wake(self) -> None:
-        """Have the next round at once, after a change that it may have to do with."""
+        """Begin the next round at once."""
         self._news.set()
 
     async def run(self) -> None:
-        """Run rounds until cancelled."""
+        """Run rounds of repair until cancelled."""
         failures = 0
         while True:
             self._news.clear()
@@ -127,9 +127,9 @@ class SandboxRepair:
             await has_happened(self._news, seconds)
 
     async def round(self) -> None:
-        """Compare once, and do what is to be done; raise KubeError when nothing can be compared.
+        """Compare sandboxes with attachments, and repair.
 
-        What cannot be done for one sandbox holds up no other.
+        Raise KubeError if they cannot be compared. A failure for one sandbox holds up no other.
         """
         now, freed = self._pace.clock(), self._needs.networks.now()
         listed = await self._needs.listed()
@@ -184,7 +184,7 @@ class SandboxRepair:
             await request_restart(self._needs.restart, pod, None)
 
     async def _attach(self, sandbox: PodSandbox, pod: PodState) -> None:
-        """Make the ADD that never came, as the runtime would have made it."""
+        """Make the networks of a running pod whose ADD never came."""
         if why := self._needs.refused(pod):
             raise why
         path = await self._needs.netns(sandbox.container)
@@ -221,7 +221,7 @@ class SandboxRepair:
 
 
 def _gone(attachments: tuple[Attachment, ...]) -> frozenset[ContainerId]:
-    """Return the sandboxes whose namespace is gone, where the folder of namespaces is seen."""
+    """Return the containers whose network namespace is surely gone."""
     gone = set()
     for attachment in attachments:
         with suppress(Unavailable):
@@ -233,7 +233,7 @@ def _gone(attachments: tuple[Attachment, ...]) -> frozenset[ContainerId]:
 
 
 class ReturnedCards:
-    """Watches cards that came back to this node; one task runs `run`.
+    """A check of attachments for cards that came back to this node.
 
     `attachments` are the journal's now. `lost` returns the plans of an attachment without an
     interface in the namespace, and raises KubeError; `tell` records an Event: pod, reason, note.
@@ -254,12 +254,12 @@ class ReturnedCards:
         self._news = asyncio.Event()
 
     def returned(self, card: CardId) -> None:
-        """Have the pods of a card looked at that was bad or gone and is good again."""
+        """Check the pods of a card that was unhealthy or missing and is usable again."""
         self._returned.add(card)
         self._news.set()
 
     async def run(self) -> None:
-        """Look after each return, until cancelled."""
+        """Check the pods of each card that came back, until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -283,7 +283,7 @@ class ReturnedCards:
 
 
 class PodWatchDependencies(Frozen):
-    """All that the watch of the node's pods works with."""
+    """Everything that the watch of the node's pods depends on."""
 
     cluster: Cluster
     node: str
@@ -294,7 +294,7 @@ class PodWatchDependencies(Frozen):
 
 
 class NodePodWatch:
-    """The pods of a node that ask for networks: ``await NodePodWatch(...).follow(wake)``."""
+    """A watch of the node's pods that ask for networks, with a list of them on the disk."""
 
     def __init__(self, dependencies: PodWatchDependencies) -> None:
         self._needs = dependencies
@@ -307,13 +307,14 @@ class NodePodWatch:
 
     @property
     def asking(self) -> tuple[PodState, ...]:
-        """Return the pods that ask for networks and can have some, by the last news."""
+        """Return the pods that ask for networks and can have some, as last seen."""
         return tuple(self._asking.values())
 
     def wired(self, wiring: Wiring) -> None:
-        """Take note of who calls the agent for pods now; raise Unavailable if it cannot be kept.
+        """Note that pods' networks are called for by the host's CNI configuration, and how.
 
-        While nobody does because the node has no network, nothing starts: what was so stays so.
+        Raise Unavailable if that cannot be written to the disk. While nobody calls because the node
+        has no network, an earlier record stays.
         """
         self._is_chained = wiring is Wiring.CHAIN
         if wiring is Wiring.CHAIN:
@@ -323,20 +324,19 @@ class NodePodWatch:
         self._refuse()
 
     def unwired(self) -> None:
-        """Take note that nobody calls the agent: its configuration is refused or not installed."""
+        """Note that nobody calls the agent: its configuration is refused or not installed."""
         self._is_chained = False
         self._chained.clear()
 
     def owed(self, sandbox: PodSandbox, pod: PodState) -> bool:
-        """Return whether a sandbox should have had networks when it was made; reads the disk."""
+        """Return whether a sandbox should have got networks when it was made; reads the disk."""
         asking_since = self._list.since(PodName(pod.namespace, pod.name))
         return rules.is_owed(sandbox, pod, asking_since, self._chained.since())
 
     async def follow(self, wake: Callable[[], None]) -> None:
-        """Watch until cancelled; call `wake` when a pod that asks began to run.
+        """Watch until cancelled; call `wake` when a pod that asks has begun to run.
 
-        The list on the disk is changed only when all pods are listed: until then that of an earlier
-        life is truer.
+        The list on the disk is kept until all pods have been listed once.
         """
         self._asking.clear()  # of an earlier watch: some may be gone
         self._on_host.clear()
@@ -379,7 +379,7 @@ class NodePodWatch:
         self._on_host.pop((namespace, name), None)
 
     def _refuse(self) -> None:
-        """Warn each pod on the host's network once, unless a meta-plugin reads the annotations."""
+        """Warn each pod with hostNetwork once, as it gets no networks."""
         for pod in self._on_host.values() if self._is_chained else ():
             try:
                 asked = asking(pod, self._needs.context.network)

@@ -21,7 +21,7 @@ _REPRESENTOR = re.compile(r"(c\d+)?pf\d+(hpf|vf\d+|sf\d+)?")
 
 
 def is_representor(port_name: str | None, switch: str | None) -> bool:
-    """Decide whether an interface stands for a function behind a card's switch.
+    """Decide whether an interface represents a virtual or sub-function at the card's switch.
 
     `port_name` and `switch` are sysfs's phys_port_name and phys_switch_id. Traffic of RDMA never
     goes through such an interface, and it has no GIDs.
@@ -38,7 +38,7 @@ def of_ports(
     *,
     switchdev: bool,
 ) -> dict[int, Netdev]:
-    """Return the interface of each port that has one, by its number, as well as sysfs can tell.
+    """Return the network interface of each RDMA port by the port's number, as sysfs shows it.
 
     `beside` are the interfaces of the device's function, `merged` those of functions of its card
     that have no RDMA device. A device with one port owns every interface beside it (bnxt_en counts
@@ -83,7 +83,7 @@ def _of_switch(ports: Sequence[Port], uplinks: Sequence[Netdev]) -> dict[int, Ne
 def as_named(
     device: Device, names: Mapping[int, str], known: Mapping[str, Netdev]
 ) -> tuple[Port, ...]:
-    """Return ports of hardware with the interfaces that RDMA netlink names, by the port's number.
+    """Return ports with the interfaces that RDMA netlink names, which override those of sysfs.
 
     The kernel's word counts, but for what stands above or beside the interface in the same bond or
     virtual NIC: of a bond it names the bond or the active slave, and of Azure's MANA the virtual

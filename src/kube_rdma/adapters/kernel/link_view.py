@@ -30,7 +30,10 @@ _MOST = 1 << 24  # bytes of NETLINK_FILE that are read; 2000 devices have about 
 
 
 class LinkPort(Frozen):
-    """A port in the kernel's words; None where the answer has no such attribute."""
+    """A port of an RDMA device as RDMA netlink reports it.
+
+    None for an attribute that is missing.
+    """
 
     number: int
     state: PortState | None
@@ -39,7 +42,7 @@ class LinkPort(Frozen):
 
 
 class LinkDevice(Frozen):
-    """A device in the kernel's words; `index` is what further requests name it by."""
+    """An RDMA device as RDMA netlink reports it; requests about the device name its `index`."""
 
     index: int
     name: str
@@ -182,9 +185,10 @@ def merge_routes(survey: Survey, root: SysfsRoot, interfaces: Collection[str]) -
 
 
 def merge_holders(survey: Survey, root: SysfsRoot, holders: Mapping[str, str]) -> Survey:
-    """Return the survey with holders of the node's addresses in `routed`, and why in `needed`.
+    """Return the survey with interfaces marked that carry traffic of the node's own addresses.
 
-    `holders` says by interface what the address is.
+    `holders` has a description of the address by interface. These go into `needed`, and the
+    interfaces into `routed`.
     """
     tree = SysfsTree(root)
     below = {

@@ -37,7 +37,7 @@ def read_modules(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> tupl
 
 
 def read_neighbours(proc: Path = Path("/proc")) -> tuple[ObservedNeighbour, ...]:
-    """Return the IPv4 neighbours of this network namespace; raise Unavailable."""
+    """Return the IPv4 neighbours (ARP table) of this network namespace; raise Unavailable."""
     rows = [line.split() for line in _read(proc / "net/arp").splitlines()[1:]]
     return tuple(
         ObservedNeighbour(row[5], row[0], bool(int(row[2], 16) & _COMPLETE))
@@ -49,7 +49,7 @@ def read_neighbours(proc: Path = Path("/proc")) -> tuple[ObservedNeighbour, ...]
 def read_settings(
     paths: tuple[str, ...], proc: Path = Path("/proc")
 ) -> tuple[tuple[str, str], ...]:
-    """Return those of these sysctls that exist, with their values."""
+    """Return the values of these sysctls, without those that do not exist."""
     settings = []
     for path in paths:
         with suppress(Unavailable):
@@ -58,9 +58,10 @@ def read_settings(
 
 
 def read_hypervisor(proc: Path = Path("/proc")) -> bool:
-    """Return whether this is a virtual machine, by the flag of x86 processors; raise Unavailable.
+    """Return whether this is a virtual machine, by x86's flag; raise Unavailable.
 
-    X86_FEATURE_HYPERVISOR, arch/x86/include/asm/cpufeatures.h. Other processors do not tell it.
+    The flag is X86_FEATURE_HYPERVISOR, arch/x86/include/asm/cpufeatures.h. Other processors have
+    none.
     """
     for line in _read(proc / "cpuinfo").splitlines():
         name, _, words = line.partition(":")

@@ -63,7 +63,7 @@ class ClaimHealth:
         self._changed = asyncio.Event()
 
     def publish(self, devices: Sequence[DeviceHealth]) -> None:
-        """Report all devices from now on; every stream gets a change at once."""
+        """Set the health of all devices to report; every open stream sends a change at once."""
         if (listed := tuple(devices)) != self._devices:
             self._devices = listed
             # Each state has its own event, so that no stream can miss one or clear another's.
@@ -75,7 +75,7 @@ class ClaimHealth:
         return _V1(driver, self), _V1Alpha1(driver, self)
 
     async def send(self, stream: Stream[Any, Any], wire: ModuleType) -> None:
-        """Send all devices now, at each change and again in between, until the stream ends."""
+        """Send the health of all devices now, at each change and at intervals, until the end."""
         while True:
             changed = self._changed
             if self._devices is not None:
@@ -94,7 +94,7 @@ class ClaimHealth:
 
 
 class _HealthService:
-    """Both versions of the service, whose messages are equal."""
+    """The DRA health service in either version; their messages are the same."""
 
     wire: ModuleType
 
@@ -105,19 +105,19 @@ class _HealthService:
     async def NodeWatchResources(  # noqa: N802  names of the wire
         self, stream: Stream[Any, Any]
     ) -> None:
-        """Report how the devices are until the kubelet hangs up."""
+        """Stream the health of all devices until the kubelet ends the call."""
         await self._requests.receive(stream)
         await self._health.send(stream, self.wire)
 
 
 class _V1(_HealthService, V1Base):
-    """The service of Kubernetes 1.37 and later."""
+    """The DRA health service of Kubernetes 1.37 and later."""
 
     wire = v1
 
 
 class _V1Alpha1(_HealthService, V1Alpha1Base):
-    """The service of Kubernetes 1.34 to 1.36."""
+    """The DRA health service of Kubernetes 1.34 to 1.36."""
 
     wire = v1alpha1
 
@@ -176,7 +176,7 @@ class ClaimPlugin:
             await asyncio.sleep(full_jitter(failures))
 
     async def _serve(self) -> None:
-        """Serve until the socket is not there any more, or another one is."""
+        """Serve until the socket is removed or replaced."""
         server = Server(self._services)
         await listen(server, self._socket)
         own = identity(self._socket)
@@ -236,7 +236,7 @@ class _ClaimService(DRAPluginBase):
 
 
 def _why(claim: pb.Claim, error: Exception) -> str:
-    """Return what the kubelet shows as an Event of the pod."""
+    """Return the sentence about a failed claim that the kubelet shows as an Event of the pod."""
     is_meant = isinstance(error, KubeError)
     return str(error) if is_meant else object_failed("ResourceClaim", _name(claim), error)
 

@@ -49,14 +49,14 @@ STATUS: tuple[tuple[type[KubeError], Status], ...] = (
 
 
 def options(offer: Offer) -> pb.DevicePluginOptions:
-    """Return which further calls the kubelet should make."""
+    """Return which optional calls of the device plugin API the kubelet should make."""
     return pb.DevicePluginOptions(
         pre_start_required=offer.gated, get_preferred_allocation_available=offer.prefers
     )
 
 
 def device_list(offer: Offer) -> pb.ListAndWatchResponse:
-    """Return the shares of `offer` as the kubelet's devices."""
+    """Return the message that lists the shares of `offer` as devices."""
     return pb.ListAndWatchResponse(devices=[_device(share) for share in offer.shares])
 
 
@@ -69,7 +69,7 @@ def _device(share: Share) -> pb.Device:
 
 
 def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
-    """Return what `grant` gives: device nodes under the path of the host, variables, mounts, names.
+    """Return the answer to Allocate for one container: device nodes, variables, mounts, CDI names.
 
     A CDI device that does not exist yet may be named: nothing looks it up before the container is
     created (KEP-4009).
@@ -120,7 +120,7 @@ class PluginHandlers(Frozen):
 
 
 class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
-    """The DevicePlugin service of one resource on one socket."""
+    """The DevicePlugin gRPC service of one resource, on one socket."""
 
     def __init__(
         self, offer: Offer, handlers: PluginHandlers, unwatched: Callable[[float], None]
@@ -142,13 +142,13 @@ class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
         return self._watchers > 0
 
     def publish(self, offer: Offer, *, again: bool = False) -> None:
-        """List `offer` from now on; watchers get it when a share changed, or `again`."""
+        """Replace the offer; open lists are sent when a share changed, or with `again`."""
         previous, self._offer = self._offer, offer
         if again or offer.shares != previous.shares:
             self._wake()
 
     async def end(self, *, withdrawn: bool) -> None:
-        """End every ListAndWatch in good order, so that the kubelet hangs up.
+        """End every ListAndWatch cleanly, so that the kubelet closes the connection.
 
         Without it the kubelet would hold on to a connection whose server merely went silent.
         `withdrawn`: nobody serves the resource after this, and the last list is an empty one. The
@@ -255,7 +255,7 @@ _CLOSE_SECONDS = 2.0  # how long a stop waits for the kubelet to hang up
 
 
 class _RunningServer(Frozen):
-    """A server on a socket of its own."""
+    """A gRPC server with the socket that it listens on."""
 
     server: Server
     service: PoolService
@@ -293,9 +293,9 @@ class PluginServer(ABC):
         return self._running is not None and self._running is self._introduced and not self._lost
 
     def publish(self, offer: Offer, *, again: bool = False) -> None:
-        """List `offer`, a new state of the same resource, from now on; `again` even if it is equal.
+        """Replace the offer of this resource; the list is sent if it changed, or with `again`.
 
-        Which calls the kubelet makes is settled at registration, so a change of that registers
+        Which calls the kubelet makes is settled at registration, so a change of these registers
         again.
         """
         previous, self._offer = self._offer, offer
@@ -336,10 +336,10 @@ class PluginServer(ABC):
 
     @abstractmethod
     async def _settle(self) -> float | None:
-        """Do what is missing now; return the seconds until the next try, None for no need."""
+        """Start, register or end the server as needed; return seconds to the next try, or None."""
 
     async def _mind_the_socket(self) -> None:
-        """Give up the socket when it was removed or replaced, or has to be registered again."""
+        """Close the server if its socket was removed or replaced, or to register again."""
         if self._anew:
             await self._close()
         if self._running and (
@@ -358,7 +358,7 @@ class PluginServer(ABC):
         self._running = _RunningServer(server, service, identity(self._socket))
 
     async def _close(self, *, for_good: bool = False) -> None:
-        """Stop serving and remove the socket, if it is still its own; once more when cancelled."""
+        """Stop the server, and remove its socket unless another process has replaced it."""
         self._ending, self._running = self._ending or self._running, None
         self._lost = self._anew = False
         if (running := self._ending) is None:
@@ -376,7 +376,7 @@ class PluginServer(ABC):
         self._ending = None
 
     async def _end(self) -> None:
-        """Close for good, also when cancelled twice: a pool is withdrawn and the agent ends."""
+        """Close the server for good, even if cancelled meanwhile."""
         closing = asyncio.ensure_future(self._close(for_good=True))
         try:
             await asyncio.shield(closing)
@@ -385,7 +385,7 @@ class PluginServer(ABC):
             raise
 
     def _left(self, service: PoolService, seconds: float) -> None:
-        """Register again after the only ListAndWatch ended: without one no share is given away."""
+        """Plan a new registration, after the kubelet's ListAndWatch has ended."""
         if self._running is None or self._running.service is not service:
             return  # it was ended on this side
         self._lost = True
@@ -399,7 +399,7 @@ class PluginServer(ABC):
         self._failures += 1
 
     def _pause(self) -> float:
-        """Return the seconds until the next try, 0 or less for now."""
+        """Return the seconds until the next try; 0 or less means now."""
         return self._retry_at - asyncio.get_running_loop().time()
 
 
@@ -508,7 +508,7 @@ class WatchedPlugin(PluginServer):
 
 
 class Registry(StrEnum):
-    """The folder of the kubelet that the plugin's socket lies in.
+    """The kubelet's folder in which a device plugin's socket is.
 
     DEVICE_PLUGINS: the agent calls the kubelet; every version has it. PLUGINS_REGISTRY: the kubelet
     finds the agent; Kubernetes 1.12 and later.

@@ -29,7 +29,7 @@ Identity = tuple[int, int]
 
 
 def identity(path: Path) -> Identity | None:
-    """Return what tells one socket from another of the same name, None when there is none.
+    """Return device, inode and change time of a socket, which tell it from a later one; or None.
 
     Inode numbers are used again at once on some file systems, so the time of change goes with it.
     """
@@ -81,7 +81,7 @@ POD_RESOURCES = "pod-resources"
 
 
 class Folders(Frozen):
-    """The folders in which the kubelet is reached; None for one that this process does not see."""
+    """The kubelet's folders as this process sees them; None for one that is not mounted."""
 
     device_plugins: Path
     plugins_registry: Path | None
@@ -124,7 +124,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _answers(folder: Path) -> bool:
-    """Decide whether a kubelet left its socket there."""
+    """Decide whether the folder has a kubelet's socket."""
     return identity(folder / KUBELET_SOCKET) is not None
 
 

@@ -155,7 +155,7 @@ def _holdings(pod: pb.PodResources) -> Iterable[Holding]:
 
 
 def _claimed(pod: pb.PodResources) -> Iterable[ClaimedDevice]:
-    """Yield each device of each claim of each container, whatever driver has prepared it."""
+    """Yield each device that a container has by a claim, with driver and pool."""
     for container in pod.containers:
         for claim in container.dynamic_resources:
             for entry in claim.claim_resources:

@@ -34,7 +34,7 @@ _HEADER = 5  # bytes before each message: one flag, its length in network order
 
 
 class Requests:
-    """The requests of one socket; one that cannot be understood is logged once for each cause."""
+    """A reader of gRPC requests; it logs one that cannot be read, once for each cause."""
 
     def __init__(self, resource: str) -> None:
         self._log = structlog.get_logger().bind(resource=resource)
@@ -75,7 +75,7 @@ _TURNS_OF_A_CALL = 4  # of the loop: it is seen, taken, made a task, connected
 
 
 async def listen(server: Server, path: Path) -> None:
-    """Serve at `path`, and no more when cancelled; raise Refused where that cannot be."""
+    """Start a gRPC server on a socket; raise Refused if that fails. A cancelled start is undone."""
     # asyncio removes a socket that an earlier process left under this name.
     starting = asyncio.ensure_future(server.start(path=str(path)))
     try:
@@ -98,16 +98,16 @@ async def listen(server: Server, path: Path) -> None:
 
 
 async def connected() -> None:
-    """Let whoever called until now become known to its server, before that is closed.
+    """Let the event loop accept pending connections before the server is closed.
 
-    One that it does not know would hang (_accept_connection2 of asyncio).
+    A connection that the server does not know would hang (_accept_connection2 of asyncio).
     """
     for _ in range(_TURNS_OF_A_CALL):
         await asyncio.sleep(0)
 
 
 class PluginRegistration(RegistrationBase):
-    """Answers the kubelet's plugin watcher for one plugin on the socket that it found.
+    """The gRPC service by which the kubelet registers one plugin whose socket it found.
 
     `hear` is called with the outcome of each registration.
     """
@@ -128,22 +128,22 @@ class PluginRegistration(RegistrationBase):
     async def GetInfo(  # noqa: N802  names of the wire
         self, stream: Stream[pb.InfoRequest, pb.PluginInfo]
     ) -> None:
-        """Name the plugin."""
+        """Return name, socket and versions of the plugin to the kubelet."""
         await self._requests.receive(stream)
         await stream.send_message(self._info)
 
     async def NotifyRegistrationStatus(  # noqa: N802
         self, stream: Stream[pb.RegistrationStatus, pb.RegistrationStatusResponse]
     ) -> None:
-        """Hear whether the kubelet accepted the plugin; a failed registration it tries again."""
+        """Pass on whether the kubelet accepted the plugin; it retries after a failure."""
         self._hear(await self._requests.receive(stream))
         await stream.send_message(pb.RegistrationStatusResponse())
 
 
 class RpcConnection:
-    """A connection that is kept from call to call; a new one costs as much as two calls.
+    """A gRPC connection that is reused for many calls, as a new one costs two calls.
 
-    What is asked has to be a question: it is asked again when the other side has restarted.
+    A call must have no effect: it is made again when the server has restarted.
     """
 
     def __init__(self, socket: Path) -> None:
@@ -151,11 +151,11 @@ class RpcConnection:
         self._channel = Channel(path=str(socket))
 
     def close(self) -> None:
-        """End it, and the calls that are under way."""
+        """Close the connection, and end its calls."""
         self._channel.close()
 
     async def ask(self, question: Callable[[Channel], Awaitable[Answer]]) -> Answer:
-        """Return the answer; raise CallFailed as grpc_calls.calling."""
+        """Make a call and return its answer; raise CallFailed as grpc_calls.calling."""
         channel = self._channel
         try:
             with judged():

@@ -23,18 +23,18 @@ _HEAD = 2  # lines of a family before its series: # HELP and # TYPE
 
 
 def exposition(values: Iterable[MetricSeries | Durations]) -> bytes:
-    """Return the text; families in the order of their first series."""
+    """Return metrics in Prometheus' text format; families in the order of their first series."""
     return generate_latest(_Collected(values))
 
 
 class KeptExposition:
-    """Writes the same texts, answer by answer; keeps the lines of the last one."""
+    """A writer of Prometheus' text format that reuses the last lines of unchanged values."""
 
     def __init__(self) -> None:
         self._families: dict[str, _KeptFamily] = {}
 
     def text(self, values: Iterable[MetricSeries | Durations]) -> bytes:
-        """Return what exposition() writes of them; forget series that are not among them."""
+        """Return the same as exposition(); forget the lines of series that are missing."""
         families: dict[str, list[MetricSeries | Durations]] = {}
         for value in values:
             families.setdefault(value.family.name, []).append(value)
@@ -44,7 +44,7 @@ class KeptExposition:
 
 
 class _KeptFamily:
-    """The lines of one family; those of histograms are few, and are not kept."""
+    """The last lines of one metric family; those of histograms are not kept."""
 
     def __init__(self) -> None:
         self._head = ""
@@ -73,7 +73,7 @@ class _KeptFamily:
 
 
 class _Collected(Collector):
-    """Answers generate_latest in the place of a registry."""
+    """A collector that passes given series to generate_latest of the Prometheus client."""
 
     def __init__(self, values: Iterable[MetricSeries | Durations]) -> None:
         self._values = values

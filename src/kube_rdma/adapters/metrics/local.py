@@ -23,9 +23,10 @@ _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
 async def serve(path: Path, text: Callable[[], Awaitable[tuple[float, bytes]]]) -> None:
-    """Write a scrape to each caller with the agent's own user id, until cancelled.
+    """Write the metrics to each caller with the agent's own user id, until cancelled.
 
-    `text` has when its counters were read, too. Raise Unavailable when the socket cannot be made.
+    `text` returns the metrics and when their counters were read. Raise Unavailable when the socket
+    cannot be made.
     """
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -49,7 +50,7 @@ async def serve(path: Path, text: Callable[[], Awaitable[tuple[float, bytes]]]) 
 
 
 async def ask(path: Path) -> str:
-    """Return what the agent of this container writes; raise Unavailable when it writes nothing."""
+    """Return the metrics of the agent in this container; raise Unavailable without an answer."""
     try:
         reader, writer = await asyncio.open_unix_connection(path)
         try:
@@ -66,7 +67,7 @@ async def ask(path: Path) -> str:
 
 
 def samples(text: str) -> tuple[float, tuple[ScrapedSample, ...]]:
-    """Return when the counters were read, and the series; raise Unavailable for other text."""
+    """Return the time of the metrics and their series; raise Unavailable for another text."""
     from prometheus_client.parser import text_string_to_metric_families  # for `top` alone
 
     first, _, rest = text.partition("\n")

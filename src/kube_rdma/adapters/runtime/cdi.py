@@ -66,16 +66,16 @@ class CdiFolder:
         self.present()
 
     def share(self, cdi: str, edits: Edits) -> bool:
-        """Write the file of a device that is nobody's alone; True when the runtime has to see it.
+        """Write the CDI file of a device that many containers get; return whether it changed.
 
-        Whoever is given it later gets these edits, so it is written over, and it stays until the
+        A later container gets the same edits, so the file is written over, and it stays until the
         next boot. Raise Unavailable.
         """
         target = self.path / f"{_SHARED}{cdi.partition('=')[2]}{_ENDING}"
         return self._renew(target, document((cdi, edits)))
 
     def write_claim(self, uid: str, devices: Sequence[tuple[str, Edits]]) -> bool:
-        """Write the one file of a claim with all its devices; True when it changed.
+        """Write the CDI file of a claim with all its devices; return whether it changed.
 
         Without a device there is no file. A runtime may know the earlier one for a moment. Raise
         Refused for a uid that no file can have, Unavailable.
@@ -109,7 +109,7 @@ class CdiFolder:
         return self.path / f"{_CLAIM}{uid}{_ENDING}"
 
     def _renew(self, target: Path, content: bytes) -> bool:
-        """Write a file unless it has this content; return True when it changed."""
+        """Write a file unless it has this content; return whether it was written."""
         if self._content(target) == content:
             return False
         self._put(target, content)
@@ -127,7 +127,7 @@ class CdiFolder:
             os_files.replace(target, content, 0o600)  # read by the runtime alone, which is root
 
     def remove(self, container: ContainerId, nonce: Nonce | None = None) -> None:
-        """Remove the files of a sandbox, or its one file of this nonce; none is no error.
+        """Remove the CDI files of a sandbox, or only the one with this nonce, if they exist.
 
         Raise Unavailable when the folder cannot be changed.
         """
@@ -138,9 +138,9 @@ class CdiFolder:
                     path.unlink(missing_ok=True)
 
     def present(self) -> tuple[CdiFile, ...]:
-        """Return each file of kube-rdma; one counts as new at first sight, whatever its time says.
+        """Return each CDI file of kube-rdma; its age counts from when it was first seen.
 
-        Raise Unavailable when the folder cannot be listed; none is there when it is not there.
+        Raise Unavailable when the folder cannot be listed; return nothing when it does not exist.
         """
         files = []
         seen: dict[Identity, float] = {}
@@ -158,7 +158,7 @@ class CdiFolder:
         return []
 
     def _needed(self, path: Path, verb: str) -> AbstractContextManager[None]:
-        """Raise Unavailable for an OSError of the block, which has `path` read, written, …"""
+        """Return a context that raises Unavailable for an OSError of its block."""
         needs = f"{self.path} has to be the host's folder of CDI files, writable and with room"
         return os_files.needed(path, verb, needs)
 

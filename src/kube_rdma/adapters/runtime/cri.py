@@ -32,7 +32,7 @@ SOCKETS = (
 
 
 def find_socket(candidates: Sequence[Path] = SOCKETS) -> Path:
-    """Return the first that is there; where none is, the first, so that errors have a name."""
+    """Return the first socket that exists, else the first path, for error messages."""
     return next((path for path in candidates if path.is_socket()), candidates[0])
 
 
@@ -49,7 +49,7 @@ async def read_runtime(socket: Path) -> Runtime:
 
 
 def runtime(name: str, version: str, info: Mapping[str, str]) -> Runtime:
-    """Return the runtime by its name, its version and what it prints of its configuration."""
+    """Return the runtime's name, version and settings, from its answer to Status."""
     config, cni = _document(info, "config"), _document(info, "cniconfig")  # go-cni ConfigResult
     enabled = config.get("enableCDI")
     folder, binaries = cni.get("PluginConfDir"), _texts(cni.get("PluginDirs"))
@@ -112,7 +112,10 @@ async def read_container(socket: Path, container: ContainerId) -> MadeContainer:
 
 
 def made_container(info: Mapping[str, str]) -> MadeContainer | None:
-    """Return what `info` says of a container; None where that has no process."""
+    """Return variables, device files and mounts in `info` of a container.
+
+    None without a process.
+    """
     spec = _part(_document(info, "info"), "runtimeSpec")
     process = _part(spec, "process")
     if not process:
@@ -140,7 +143,7 @@ def netns(info: Mapping[str, str]) -> str | None:
 
 @contextmanager
 def _asking(socket: Path) -> Iterator[RuntimeServiceStub]:
-    """Yield the stub of the runtime; raise Unavailable for errors of its calls."""
+    """Yield a client of the runtime's CRI service; raise Unavailable when a call fails."""
     try:
         with calling(socket) as channel:
             yield RuntimeServiceStub(channel)
@@ -156,7 +159,7 @@ def _unavailable(socket: Path, reason: str) -> Unavailable:
 
 
 def _document(info: Mapping[str, str], key: str) -> dict[str, Any]:
-    """Return the JSON object that it prints under a key, {} for anything else."""
+    """Return the JSON object under a key of the runtime's verbose info; {} without one."""
     try:
         document = decoded(info.get(key, ""))
     except Undecodable:
@@ -170,7 +173,7 @@ def _part(document: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _rows(entries: object, *keys: str) -> Iterator[tuple[str, ...]]:
-    """Yield the texts of these fields, of each entry; "" where it has none."""
+    """Yield these fields of each entry as texts; "" for a field that is missing."""
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict):
             yield tuple(str(entry.get(key) or "") for key in keys)

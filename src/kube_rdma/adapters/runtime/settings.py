@@ -22,7 +22,7 @@ SETTINGS_FOLDER = Path("/run/kube-rdma/settings")
 
 
 class SettingsFolder:
-    """A folder for each CDI device that is bound late."""
+    """The folder with settings files of CDI devices that are bound late, a subfolder for each."""
 
     def __init__(self, path: Path = SETTINGS_FOLDER) -> None:
         self.path = path
@@ -95,7 +95,7 @@ class ClaimFiles:
 
 
 class Shelf:
-    """Folders of settings by name, which stay."""
+    """A folder with subfolders of settings files, by name, which are never removed."""
 
     def __init__(self, path: Path, mode: int) -> None:
         self._path = path
@@ -129,7 +129,7 @@ class Shelf:
 
 
 def _fill(folder: Path, files: Mapping[str, str]) -> None:
-    """Write these files, and nccl_env.sh with them."""
+    """Write settings files into a folder, and nccl_env.sh."""
     for name, text in files.items():
         (folder / name).write_text(text)
     shutil.copyfile(NCCL_ENV, folder / NCCL_ENV.name)
@@ -142,7 +142,7 @@ def _clear(folder: Path) -> None:
 
 
 def _keep(target: Path, text: str, mode: int) -> None:
-    """Write this text into a file; one that has it is left alone."""
+    """Write a text into a file, unless the file has it already."""
     with suppress(FileNotFoundError):
         if target.read_text() == text:
             return
@@ -150,6 +150,6 @@ def _keep(target: Path, text: str, mode: int) -> None:
 
 
 def _needed(root: Path, folder: Path, verb: str) -> AbstractContextManager[None]:
-    """Raise Unavailable for an OSError of the block, which has `folder` written, removed, …"""
+    """Return a context that raises Unavailable for an OSError of its block."""
     needs = f"{root} has to be the host's folder, writable and with room"
     return os_files.needed(folder, verb, needs)

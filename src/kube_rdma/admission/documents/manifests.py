@@ -16,7 +16,7 @@ from kube_rdma.model.admission import AnnotationAbove
 
 
 class Manifest(Frozen):
-    """An object: its kind, its name, and the part of the text that it stands in."""
+    """One Kubernetes object of a file: its kind, name and part of the text."""
 
     group: str
     kind: str
@@ -25,12 +25,12 @@ class Manifest(Frozen):
     document: Document
 
     def is_a(self, group: str, kind: str) -> bool:
-        """Decide whether it is of this kind, in whatever version."""
+        """Decide whether the object is of this group and kind, whatever its version."""
         return (self.group, self.kind) == (group, kind)
 
 
 def manifests(document: Document) -> tuple[Manifest, ...]:
-    """Return the objects of a document: itself, or the items of a List; none for another value."""
+    """Return the objects of a document: itself, or the items of a List; none if it is no object."""
     value = document.value
     if not isinstance(value, dict):
         return ()
@@ -94,7 +94,7 @@ _AROUND = frozenset(
 
 
 class PodParts(Frozen):
-    """The places of a pod's parts in an object."""
+    """The paths in an object of the parts of one pod: metadata, spec, containers."""
 
     metadata: Path
     spec: Path
@@ -119,19 +119,19 @@ class PodParts(Frozen):
 
 
 class PodSection(Document):
-    """A pod inside of an object, as if it stood alone, with the places of the whole text."""
+    """A pod inside of an object, as a document with positions in the whole text."""
 
     object: Document
     parts: PodParts
 
     @property
     def whole(self) -> bool:
-        """Decide whether all of the pod stands here."""
+        """Decide whether the object has the whole pod, and not only some of its fields."""
         return self.parts.whole
 
     @property
     def name(self) -> str:
-        """Return how the object calls these pods, such as Worker; empty where it has no others."""
+        """Return the object's name for these pods, such as Worker; empty where it has no others."""
         path = self.parts.alone or self.parts.spec
         places = [place for place, step in enumerate(path) if step not in _AROUND]
         last = places[-1] if places else 0
@@ -186,7 +186,7 @@ def pods(manifest: Manifest) -> Iterator[PodSection]:
 
 
 def is_own(manifest: Manifest) -> bool:
-    """Decide whether Kubernetes itself reads the pods of this kind, and refuses another form."""
+    """Decide whether Kubernetes itself reads the pods of an object, and refuses malformed ones."""
     return (manifest.group, manifest.kind) in _OWN
 
 
@@ -220,7 +220,7 @@ class _Search:
         self._to_pods = copies_annotations(manifest)
 
     def of(self, value: Value, path: Path) -> Iterator[PodParts]:
-        """Yield the pods at and below a value."""
+        """Yield the parts of every pod in a value of the object."""
         if isinstance(value, list):
             for number, entry in enumerate(value):
                 yield from self.of(entry, (*path, number))
@@ -238,7 +238,7 @@ class _Search:
                 yield from self.of(inner, (*path, field))
 
     def _spec(self, value: Mapping[str, Value], path: Path) -> PodParts:
-        """Return the parts of a pod whose spec, or some fields of it, stand at a path."""
+        """Return the parts of the pod whose spec, or some fields of it, is at this path."""
         parent = path[:-1]
         if path[-1:] == ("spec",) and parent:
             is_whole = not self._base and not any(_CHANGES.search(str(part)) for part in path)
@@ -246,7 +246,7 @@ class _Search:
         return PodParts(self._metadata(value, path), path, False)
 
     def _alone(self, value: Mapping[str, Value], path: Path) -> Iterator[PodParts]:
-        """Yield the pod of a container without a list of containers around it."""
+        """Yield the parts of a pod of which the object has one container, without a list."""
         if _asks_devices(_devices(value.get("resources"))):
             spec = (*path, "extraPodSpec")
             main, amounts = (*spec, "mainContainer"), (*path, "resources")
@@ -263,7 +263,7 @@ class _Search:
                 yield PodParts(metadata, spec, False, path, field)
 
     def _metadata(self, spec: Mapping[str, Value], path: Path) -> Path:
-        """Return the nearest place with annotations for the pod of a spec, or of fields of one."""
+        """Return the path of the nearest annotations that apply to a pod of the object."""
         if isinstance(spec.get("annotations"), dict):
             return path
         for near in (path, path[:-1]):
@@ -274,7 +274,7 @@ class _Search:
 
 
 def _section(document: Document, parts: PodParts) -> PodSection:
-    """Return the pod of these parts, put together as one."""
+    """Return one pod, put together from its parts in the object."""
     metadata = section(document, parts.metadata).value
     spec = section(document, parts.spec).value
     spec = spec if isinstance(spec, dict) else {}

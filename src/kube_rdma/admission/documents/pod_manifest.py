@@ -52,7 +52,10 @@ class PartialObject(Typed):
 
 
 def counted(quantity: object) -> int:
-    """Return the number of an extended resource; ValueError for what is no whole number."""
+    """Return how many of an extended resource a quantity means.
+
+    Raise ValueError for no whole number.
+    """
     text = str(quantity).strip() if isinstance(quantity, int | float | str) else ""
     digits = text.rstrip("kKMGTPEi")
     whole, point, rest = digits.partition(".")
@@ -67,7 +70,7 @@ def counted(quantity: object) -> int:
 
 
 def _is_open(quantity: object) -> bool:
-    """Decide whether a number is to be filled in yet: ``${GPUS}``, ``GPUS_N``, null."""
+    """Decide whether a number has yet to be filled in: ``${GPUS}``, ``GPUS_N``, null."""
     return quantity is None or bool(_PLACEHOLDER.search(str(quantity)))
 
 
@@ -233,7 +236,7 @@ class PodObject(PartialObject):
 
 
 def load(document: Document, namespace: str = "", name: str = "") -> admission.PodTemplate:
-    """Return the pod of a document; `namespace` and `name` stand for what it leaves out.
+    """Return the pod of a document; `namespace` and `name` apply where the document has none.
 
     Raise Refused with each field that does not have the form of a pod's.
     """
@@ -323,14 +326,14 @@ def _container(
 
 
 def _variable(entry: object) -> tuple[str, str]:
-    """Return name and literal value of a variable; templates of others have other forms."""
+    """Return name and literal value of a variable; empty texts for what is no text."""
     fields = entry if isinstance(entry, dict) else {}
     name, value = fields.get("name"), fields.get("value")
     return (name if isinstance(name, str) else "", value if isinstance(value, str) else "")
 
 
 def _asks(resources: Resources, path: FieldPath) -> Iterator[admission.ResourceAsk]:
-    """Yield the extended resources of a container, by limits where it has these."""
+    """Yield the extended resources that a container asks for, by its limits, else its requests."""
     fields = dict.fromkeys(resources.requests, "requests")
     fields |= dict.fromkeys(resources.limits, "limits")
     for resource, field in fields.items():
@@ -387,7 +390,10 @@ def _no_json(text: str, path: FieldPath) -> Iterator[Finding]:
 def _blocks(
     annotations: Mapping[str, str], namespace: str, faults: list[Finding]
 ) -> tuple[NetworkAsk, ...] | None:
-    """Return the blocks; None for an annotation that is missing, faulty, or has a definition."""
+    """Return the blocks of the annotation pod-networks; None if it is missing or faulty.
+
+    None too if another annotation defines networks, which are not known here.
+    """
     text = annotations.get(pod_networks.ANNOTATION)
     if text is None or annotations.get(pod_networks.DEFINITION, "").strip():
         return None
@@ -422,7 +428,7 @@ SIZE = r"[1-9][0-9]{0,11}(?:[kMGTP]|[KMGTP]i)?"
 
 
 def load_settings(assignments: Iterable[str], where: str) -> admission.AdmissionSettings:
-    """Return the usual settings with these assignments; `where` names the option in messages.
+    """Return the default settings, changed by these assignments; `where` names their option.
 
     Raise Refused for another name, or a size that is none.
     """

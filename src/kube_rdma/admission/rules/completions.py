@@ -77,7 +77,10 @@ def wrong_words(review: PodReview) -> Iterator[Finding]:
 def completions(
     template: PodTemplate, settings: AdmissionSettings = USUAL
 ) -> tuple[Completion, ...]:
-    """Return what is added, in an order in which each can be done; none without shares."""
+    """Return what to add to a pod, in an order that can be applied.
+
+    None for a pod without shares.
+    """
     asking = {container.path: container for container, _ in asked(template, settings.shares)}
     if not asking:
         return ()
@@ -104,7 +107,7 @@ def _ipc_lock(container: ContainerTemplate) -> Iterator[Completion]:
 def _shm(
     template: PodTemplate, asking: Mapping[FieldPath, ContainerTemplate], size: str
 ) -> Iterator[Completion]:
-    """Yield a volume in memory for all of them that have nothing at /dev/shm."""
+    """Yield a volume in memory at /dev/shm for the containers that mount nothing there."""
     bare = [
         container
         for container in asking.values()
@@ -145,7 +148,7 @@ def _pod_networks(template: PodTemplate, settings: AdmissionSettings) -> Iterato
 
 
 def _plain(text: str) -> list[dict[str, object]]:
-    """Return the blocks of a list that is JSON to the letter; none of one with YAML's liberties."""
+    """Return the entries of a text in strict JSON; none for another text, such as YAML."""
     try:
         blocks: list[dict[str, object]] = decoded(text)
     except Undecodable:

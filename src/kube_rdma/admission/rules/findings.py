@@ -137,7 +137,7 @@ def hiding_volume(review: PodReview) -> Iterator[Finding]:
 
 
 def inert_lock(review: PodReview) -> Iterator[Finding]:
-    """Warn of IPC_LOCK for another user than root, whose programs do not have it in force.
+    """Warn of IPC_LOCK for a user other than root, for whom the capability has no effect.
 
     Runtimes set no ambient capabilities (KEP-2763), so exec drops it: capabilities(7),
     "Transformation of capabilities during execve()". A file's own count without no_new_privs.
@@ -175,7 +175,7 @@ def little_memory(review: PodReview) -> Iterator[Finding]:
 def misplaced(
     above: Iterable[AnnotationAbove], templates: Iterable[PodTemplate]
 ) -> Iterator[Finding]:
-    """Warn of annotations for pods at an object around a template that lacks them."""
+    """Warn of pod annotations on the object around a template, from where no pod gets them."""
     made = [dict(template.annotations) for template in templates]
     for annotation in above:
         key = annotation.key
@@ -196,7 +196,7 @@ def findings(
 ) -> tuple[Finding, ...]:
     """Return what is wrong with a pod, refusals first.
 
-    Where the pod asks for nothing of RDMA, only what it surely means otherwise is named.
+    Of a pod that asks for no RDMA, only certain faults are reported, such as a misspelt annotation.
     """
     named = (*share_rules.offered(facts), *settings.network_resources)
     settings = share_rules.with_shares(settings, named)
@@ -211,7 +211,7 @@ def findings(
 
 
 def of_mode(template: PodTemplate, spec: PoolSpec) -> Iterator[Finding]:
-    """Yield what does not go with the mode of the cards that the pod has on its node."""
+    """Yield what in a pod does not suit the mode of the pool whose cards it has."""
     review = PodReview(template, AdmissionFacts((OfferedPool(spec),)), USUAL)
     for rule in (_vepfs, _gpu_in_shared_multi):
         yield from rule(review)
@@ -281,7 +281,10 @@ def _card_count(review: PodReview) -> Iterator[Finding]:
 
 
 def _mode_in(modes: Sequence[Mode], review: PodReview) -> Mode | None:
-    """Return the one of `modes` which a share of the pod has on every node where it can run."""
+    """Return one of `modes` that a share of the pod surely has, wherever it runs.
+
+    None without one.
+    """
     for _, ask in review.shares:
         mode = share_rules.fixed_mode(review.pod, ask.resource, review.facts)
         if mode in modes:

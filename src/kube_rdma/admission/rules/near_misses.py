@@ -32,7 +32,7 @@ _MOST = 20  # resources or annotations of a pod that are compared
 
 
 def unknown_resource(review: PodReview) -> Iterator[Finding]:
-    """Warn of a resource that nobody offers, near to one that somebody does."""
+    """Warn of a resource that nobody offers, but whose name is close to an offered one."""
     names = offered(review.facts)
     others = (*review.settings.gpus, *review.settings.mgpu)
     asks = {
@@ -54,9 +54,9 @@ def unknown_resource(review: PodReview) -> Iterator[Finding]:
 
 
 def unknown_network(review: PodReview) -> Iterator[Finding]:
-    """Warn of a network that is not among those known, near to one, or one of a known row.
+    """Warn of a network that is not known, but close to a known name or series of names.
 
-    One of the same name in another namespace is near too, as a name alone is of the pod's own.
+    A name is also close to the same one in another namespace, as a bare name means the pod's own.
     """
     names = {network.name for network in review.facts.networks}
     for path, asks in ((NETWORKS, review.pod.networks), (BLOCKS, review.pod.blocks or ())):
@@ -78,7 +78,7 @@ def unknown_network(review: PodReview) -> Iterator[Finding]:
 
 
 def misspelt(keys: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield annotations that nobody reads, with the key that was probably meant."""
+    """Yield each annotation that nobody reads, with the key that was probably meant."""
     for key in sorted(keys)[: _MOST * _MOST]:
         meant = next((one for one in KEYS if are_alike(key, one)), None)
         if meant and key not in KEYS:
@@ -98,9 +98,9 @@ def unread_annotation(review: PodReview) -> Iterator[Finding]:
 
 
 def near(name: str, names: Sequence[str]) -> str | None:
-    """Return the one of `names` that was probably meant; None where only siblings are near.
+    """Return the one of `names` that was probably meant; None if none is close.
 
-    Siblings have different numbers at their end, and are the same without them.
+    Names that differ only in the number at their end are not close.
     """
     stem, number = _numbered(name)
     for one in get_close_matches(name, names, n=3, cutoff=_LIKE):
@@ -111,9 +111,10 @@ def near(name: str, names: Sequence[str]) -> str | None:
 
 
 def _meant(name: str, alike: Sequence[str], names: Collection[str]) -> str:
-    """Return the remedy for a name that nobody has, of those alike or of a row; else "".
+    """Return a remedy for an unknown name: the probable name, or the known series; else "".
 
-    Who writes down three of a row writes down all, so rail-9 beside rail-0 to rail-7 is none.
+    Three known names of one series count as all of it, so rail-9 beside rail-0 to rail-7 is
+    unknown.
     """
     if meant := near(name, alike):
         return f"Did you mean {meant}?"
@@ -132,7 +133,7 @@ def are_alike(first: str, second: str) -> bool:
 
 
 def _numbered(name: str) -> tuple[str, str]:
-    """Return a name without the number or letter at its end, and that."""
+    """Return a name in two parts: up to the number or letter at its end, and that end."""
     match = _NUMBER.match(name)
     return (match[1], match[2]) if match else (name, "")
 

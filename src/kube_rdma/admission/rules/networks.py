@@ -38,7 +38,7 @@ _OF_INFINIBAND = kinds.IpoibNetwork | kinds.IbSriovNetwork
 
 
 def unreadable(template: PodTemplate) -> Iterator[Finding]:
-    """Yield faults of the annotations themselves. Networks may be for another to read."""
+    """Yield faults of the network annotations; only for kube-rdma's own are they errors."""
     for fault in template.faults:
         yield fault if fault.path == BLOCKS else replace(fault, severity=Severity.WARNING)
 
@@ -105,7 +105,7 @@ def isolation(review: PodReview) -> Iterator[Finding]:
 
 
 def _shared(block: NetworkAsk, review: PodReview) -> NetworkAsk:
-    """Return a block with the namespace of its network, where that is the shared one."""
+    """Return a block with the shared namespace, if its network exists only there."""
     shared = replace(block, namespace=requests.SHARED)
     is_shared = network_of(block, review) is None and network_of(shared, review) is not None
     return shared if is_shared else block
@@ -146,7 +146,7 @@ def no_address(review: PodReview) -> Iterator[Finding]:
 
 
 def shares_without_network(review: PodReview) -> Iterator[Finding]:
-    """Warn of fewer networks than shares, where each share is to have an interface on its card.
+    """Warn of fewer networks than shares, where each share needs an interface on its card.
 
     RoCE reaches nobody without a GID of the pod's own, which the interface's address makes.
     """
@@ -174,7 +174,7 @@ def shares_without_network(review: PodReview) -> Iterator[Finding]:
 
 
 def network_need(resource: str, review: PodReview) -> Severity | None:
-    """Return how sure it is that each share of a resource needs a network; None where it is not.
+    """Return how surely each share of a resource needs a network; None if it does not.
 
     InfiniBand and EFA need none, nor a share of all cards. The administrator names it, as policies
     take it; else a pool says what its cards are, or a tied network shows the need.
@@ -246,7 +246,7 @@ def costly_entries(review: PodReview) -> Iterator[Finding]:
 
 
 def network_of(ask: NetworkAsk, review: PodReview) -> Network | None:
-    """Return the network that an entry names, if it is known here."""
+    """Return the known network that an entry names; None for an unknown one."""
     name = f"{ask.namespace}/{ask.network}"
     return next((network for network in review.facts.networks if network.name == name), None)
 
@@ -265,27 +265,27 @@ def _no_blocks(cards: int, review: PodReview) -> Iterator[Finding]:
 
 
 def _belongs(ask: NetworkAsk, network: Network | None, review: PodReview) -> bool:
-    """Decide whether an entry takes a card of the counted resource for sure."""
+    """Decide whether an entry surely takes a card of the resource of block annotations."""
     if network is None:
         return ask.network == review.settings.block
     return network.resource == review.settings.counted
 
 
 def _may_belong(network: Network | None, resource: str) -> bool:
-    """Decide whether an entry can take a card of it; what is not known here may."""
+    """Decide whether an entry may take a card of a resource; an unknown network may."""
     if network is None or network.resource == resource:
         return True
     return network.resource is None and not isinstance(network, kinds.ForeignNetwork)
 
 
 def _pooled(resource: str, review: PodReview) -> bool:
-    """Decide whether a share may stand for all cards of a pool: then the numbers say nothing."""
+    """Decide whether one share may stand for all cards of a pool, so that counts say nothing."""
     pools = candidates(review.pod, resource, review.facts)
     return any(terms(pool.spec).bind is Bind.POOL for pool in pools)
 
 
 def _addressless(ask: NetworkAsk, review: PodReview) -> str:
-    """Return why an entry gets no address; empty where it gets one, or nobody can know."""
+    """Return why an entry's interface gets no address; empty if it does, or is unknown."""
     network = network_of(ask, review)
     block, pools = review.settings.block, review.facts.ip_pools
     if network is None:

@@ -22,25 +22,25 @@ from kube_rdma.pools.rules.modes import terms
 
 
 def matches(resource: str, patterns: Sequence[str]) -> bool:
-    """Decide whether a resource is one of `patterns`; ``rdma/*`` is every one with this prefix."""
+    """Decide whether `patterns` contain a resource; ``rdma/*`` matches all of this prefix."""
     return resource in patterns or f"{resource.partition('/')[0]}/*" in patterns
 
 
 def offered(facts: admission.AdmissionFacts) -> tuple[str, ...]:
-    """Return every resource that the facts name, in order and once."""
+    """Return all resources that are known to be offered, in order and once."""
     networks = (network.resource for network in facts.networks if network.resource)
     return tuple(dict.fromkeys((*of_pools(facts), *facts.resources, *networks)))
 
 
 def of_pools(facts: admission.AdmissionFacts) -> tuple[str, ...]:
-    """Return the resources that kube-rdma itself offers, in order and once."""
+    """Return the resources of the known pools of kube-rdma, in order and once."""
     return tuple(dict.fromkeys(pool.spec.resource for pool in facts.pools))
 
 
 def with_shares(
     settings: admission.AdmissionSettings, resources: Iterable[str]
 ) -> admission.AdmissionSettings:
-    """Return the settings with these shares too. A GPU is none, whatever network names it."""
+    """Return settings in which these resources count as shares too, except those of GPUs."""
     others = (*settings.gpus, *settings.mgpu)
     named = (one for one in resources if not matches(one, others))
     return replace(settings, shares=(*settings.shares, *named))
@@ -51,7 +51,7 @@ _OF_KUBERNETES = ("k8s.io", "kubernetes.io")  # as of storage classes and device
 
 
 def uncounted(key: str) -> str:
-    """Return the key that was meant with a quota's key that counts nothing; empty for a good one.
+    """Return what to write in place of a ResourceQuota's key without effect; else empty.
 
     Of an extended resource a quota counts requests alone: isExtendedResourceNameForQuota in
     kubernetes@v1.34 pkg/quota/v1/evaluator/core/pods.go. The API server takes other keys too.
@@ -65,7 +65,7 @@ def uncounted(key: str) -> str:
 def asked(
     template: admission.PodTemplate, patterns: Sequence[str]
 ) -> Iterator[tuple[admission.ContainerTemplate, admission.ResourceAsk]]:
-    """Yield each request for at least one of these resources, with its container."""
+    """Yield each container's request for at least one share of these resources."""
     for container in template.containers:
         for ask in container.asks:
             if ask.count > 0 and matches(ask.resource, patterns):
@@ -73,7 +73,7 @@ def asked(
 
 
 class PodReview(Frozen):
-    """A pod that is judged, with what is known of its cluster, and the settings that count."""
+    """The input of a rule: a pod, what is known of its cluster, and the settings."""
 
     pod: admission.PodTemplate
     facts: admission.AdmissionFacts
@@ -104,7 +104,10 @@ _LAYERS = {"ether": LinkLayer.ETHERNET, "infiniband": LinkLayer.INFINIBAND}
 
 
 def possible(template: admission.PodTemplate, label: str) -> frozenset[str] | None:
-    """Return the values that a label of the pod's node can have; None where nothing says so."""
+    """Return the possible values of a label of the pod's node.
+
+    None where they are not restricted.
+    """
     values = [frozenset((value,)) for key, value in template.selector if key == label]
     choices = [
         [frozenset(demand.values) for demand in demands if demand.label == label]
@@ -118,7 +121,7 @@ def possible(template: admission.PodTemplate, label: str) -> frozenset[str] | No
 def candidates(
     template: admission.PodTemplate, resource: str, facts: admission.AdmissionFacts
 ) -> tuple[admission.OfferedPool, ...]:
-    """Return the pools of a resource on whose nodes the pod may run."""
+    """Return the pools of a resource that may be on the pod's node, by its labels."""
     return tuple(
         pool
         for pool in facts.pools
@@ -147,11 +150,10 @@ def layers_of(pool: admission.OfferedPool) -> frozenset[LinkLayer]:
 def fixed_mode(
     template: admission.PodTemplate, resource: str, facts: admission.AdmissionFacts
 ) -> Mode | None:
-    """Return the mode of every card that the pod can get of a resource, None where there are
-    several.
+    """Return the mode of all cards that the pod can get of a resource; None if it is not certain.
 
-    A label that says the mode is believed; else one of the pools has to be on the pod's nodes for
-    sure, and no other may differ.
+    A label with the mode is believed. Otherwise one of the pools must surely be on the pod's nodes,
+    and no other may have a different mode.
     """
     labels = (admission.VKE_LABEL, MODE) if resource == RESOURCE else (MODE,)
     for label in labels:
@@ -179,5 +181,5 @@ def _selected(template: admission.PodTemplate, selector: tuple[tuple[str, str], 
 
 
 def _common(choices: list[frozenset[str]]) -> frozenset[str]:
-    """Return the values that all choices have."""
+    """Return the values that are in all of the sets."""
     return frozenset.intersection(*choices)

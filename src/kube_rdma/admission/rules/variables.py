@@ -33,7 +33,7 @@ _OTHERS = re.compile(r"network|interface|\beni\b", re.IGNORECASE)
 
 
 def switches(values: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield variables that are wrong whatever the container has; the code is the name of one."""
+    """Yield a finding for each variable that is wrong in every container; its code is the name."""
     if values.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
         yield _wrong("NCCL_IB_DISABLE", values, "switches RDMA off")
     if values.get("NCCL_NET", "").lower() == "socket":
@@ -47,7 +47,7 @@ def switches(values: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def off_devices(values: Mapping[str, str], devices: Collection[Device]) -> Iterator[Finding]:
-    """Yield lists that leave none of the container's RDMA devices."""
+    """Yield a finding for each variable that excludes all RDMA devices of the container."""
     ports = [(one.name, str(port.number)) for one in devices for port in one.ports]
     for name in (_HCA, _UCX):
         if ports and not _leaves_any(values.get(name, ""), ports, exact=name == _UCX):
@@ -56,7 +56,7 @@ def off_devices(values: Mapping[str, str], devices: Collection[Device]) -> Itera
 
 
 def off_interfaces(values: Mapping[str, str], interfaces: Collection[str]) -> Iterator[Finding]:
-    """Yield a list that leaves none of the pod's interfaces."""
+    """Yield a finding if NCCL_SOCKET_IFNAME excludes all interfaces of the pod."""
     text = values.get(_SOCKET, "")
     if len(text) < len("^="):  # as findInterfaces of NCCL asks: one character is no list
         return
@@ -71,7 +71,7 @@ def off_interfaces(values: Mapping[str, str], interfaces: Collection[str]) -> It
 
 
 def fixed_indexes(values: Mapping[str, str]) -> Iterator[tuple[int, Finding]]:
-    """Yield GID indexes that are fixed, with what is wrong with that on a card of several pods."""
+    """Yield fixed GID indexes, each with a finding for cards that several pods share."""
     why = "is fixed, and the index of a pod's GID on a shared card differs from pod to pod"
     for name in ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX"):
         remedy = f"Leave {name} out: NCCL 2.21 finds it, and nccl.conf and ucx.conf of the "
@@ -100,7 +100,7 @@ def variables(review: PodReview) -> Iterator[Finding]:
 
 
 def _devices(container: ContainerTemplate, review: PodReview) -> list[Device]:
-    """Return the devices of the pools that it asks for; none where some are in pods, or unseen."""
+    """Return the RDMA devices of the pools that a container asks for; none if not all are known."""
     pools = (p for a in container.asks for p in candidates(review.pod, a.resource, review.facts))
     cards = [card for pool in pools for card in pool.cards]
     return [d for c in cards for d in c.devices] if all(card.devices for card in cards) else []
@@ -125,10 +125,11 @@ def _words(text: str) -> list[str]:
 
 
 def _leaves_any(text: str, ports: Iterable[tuple[str, str]], *, exact: bool) -> bool:
-    """Decide whether a list leaves a port or interface; `exact` is UCX, which takes patterns.
+    """Decide whether a list of names matches one of these ports; `exact` is UCX's way.
 
-    NCCL (parseStringList and matchIfList of src/misc/utils.cc) takes prefixes, or whole names
-    behind ``=``, and a space as part of a name. Without a name it takes all, and with ``^`` none.
+    UCX takes patterns. NCCL (parseStringList and matchIfList of src/misc/utils.cc) takes prefixes,
+    or whole names behind ``=``, and a space as part of a name. An empty list matches all, and with
+    ``^`` none.
     """
     without, bare = text.startswith("^"), text.removeprefix("^")
     whole = bare.startswith("=")

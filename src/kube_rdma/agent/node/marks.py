@@ -33,7 +33,7 @@ FAREWELL_SECONDS = 2.0  # for the last patch; a pod has 30 s to end, an API serv
 
 
 class CardCondition(NodeKeeper[NodeCondition | None]):
-    """The condition of one agent's node; None where its pools have no cards."""
+    """A writer of the Node's condition about its cards; none where its pools have no cards."""
 
     part = "node condition"
     failure = "node condition not written"
@@ -67,7 +67,7 @@ class CardCondition(NodeKeeper[NodeCondition | None]):
 
 
 class StartupTaint(NodeKeeper[Mapping[str, int]]):
-    """The taint of one agent's node, which goes when it shows the healthy shares of each resource.
+    """A remover of the Node's startup taint, once the healthy shares are allocatable.
 
     What is wanted are these shares.
     """

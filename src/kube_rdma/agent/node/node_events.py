@@ -47,7 +47,7 @@ class NodeEvent(StrEnum):
 
 
 class NodeEvents:
-    """The Node object of one agent; only `follow` takes any time."""
+    """A watch of the agent's Node object, and a recorder of Events about it."""
 
     def __init__(
         self, cluster: Cluster | None = None, node: str = "", events: Events | None = None
@@ -63,7 +63,7 @@ class NodeEvents:
         return (self._unreached,) if self._unreached else ()
 
     async def follow(self, seen: Callable[[NodeState], None]) -> None:
-        """Call `seen` with each state of the Node object and write events, until cancelled."""
+        """Call `seen` with each state of the Node object, and write Events, until cancelled."""
         if self._cluster is None or self._events is None:
             return
         from kube_client.watching import Cut, Deleted, Muddled, Synced

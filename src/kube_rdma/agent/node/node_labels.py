@@ -60,7 +60,7 @@ def host_release(host: Path) -> HostRelease:
 
 
 class NodeLabels(NodeKeeper[WantedLabels]):
-    """The labels of one agent's node.
+    """A writer of the labels of the agent's node.
 
     `host` None: those of Node Feature Discovery stay as an earlier agent left them. `removes`: what
     an agent wrote before goes, and nothing is written.
@@ -89,7 +89,7 @@ class NodeLabels(NodeKeeper[WantedLabels]):
     def of_survey(
         self, survey: Survey, modes: frozenset[Mode] = frozenset(), rails: int = 0
     ) -> WantedLabels:
-        """Return the labels of a node; role node alone knows of no pools."""
+        """Return the labels of a node by a survey alone, as role `node` knows no pools."""
         if self._removes:
             return WantedLabels()
         return wanted_labels(LabelFacts(survey, self._host, modes, rails))
@@ -105,7 +105,7 @@ class NodeLabels(NodeKeeper[WantedLabels]):
             log.info("node labels written", node=node.name, labels=text)
 
     def _tell(self, node: str, error: KubeError) -> None:
-        """Log the failure, but no conflict: the next try sees what the other client wrote."""
+        """Log a failed write; a conflict is not logged, as the next try sees the other write."""
         if not isinstance(error, Conflict):
             super()._tell(node, error)
 
@@ -116,7 +116,7 @@ AGAIN_SECONDS = 60.0
 
 
 class LabelSources(Frozen):
-    """The sources of role `node` alone, and the labels to keep; None leaves them alone."""
+    """What role `node` alone needs: the survey, Events, and the writer of labels or None."""
 
     kernel: KernelSources
     node: NodeEvents

@@ -40,7 +40,7 @@ log = structlog.get_logger()
 
 
 class NodeReporter(NodeKeeper[NodeReport]):
-    """The report of one agent's node."""
+    """A writer of the NodeReport of the agent's node."""
 
     part = "node report"
     failure = "node report not written"
@@ -62,7 +62,7 @@ class NodeReporter(NodeKeeper[NodeReport]):
         self._due = True  # to be renewed
 
     def doubted(self) -> None:
-        """Hold the first report back, or the policies would count the node as waiting.
+        """Delay the first report, which would make the policies count the node as waiting.
 
         Later ones show what is still on its way too.
         """
@@ -97,14 +97,14 @@ class NodeReporter(NodeKeeper[NodeReport]):
         return node
 
     async def run(self) -> None:
-        """Follow the object, and write whenever it says something else, until cancelled."""
+        """Write the NodeReport whenever it changes, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             read = partial(self._follow, self._reports.node, self._reports.watch, self._take)
             start(tasks, {"node report read": read, "node report written": super().run})
             start(tasks, {"node report renewed": self._renew})
 
     async def _renew(self) -> None:
-        """Write the report again every few minutes, though nothing changes."""
+        """Write the report again every few minutes, even without a change."""
         while True:
             await asyncio.sleep(spread(RENEW_SECONDS))
             self._due = True
@@ -136,7 +136,7 @@ Watch = Callable[[], AsyncGenerator[WatchEvent[bytes, None], None]]
 
 
 class NodePolicies:
-    """The policies for one agent's node. `wait` is for tests."""
+    """A watch of the NodePolicies that apply to the agent's node. `wait` is for tests."""
 
     def __init__(self, watch: Watch, *, wait: Callable[[KubeError, int], float] = pause) -> None:
         self._watch = watch
@@ -151,11 +151,11 @@ class NodePolicies:
 
     @property
     def are_known(self) -> bool:
-        """Return whether the policies for this node were read."""
+        """Return whether the policies for this node have been read."""
         return self._last is not None
 
     def seen(self, node: NodeState) -> None:
-        """Take note of the node's labels."""
+        """Note the labels of the node, which select policies."""
         if self._labels != node.labels:
             self._labels = node.labels
             self._tell()
@@ -163,7 +163,7 @@ class NodePolicies:
     async def follow(self, desired: Callable[[NodeSpecs, tuple[Refused, ...]], None]) -> None:
         """Call `desired` with the merged policies and the refused ones, until cancelled.
 
-        Where they may not be read, or do not exist, they come to nothing.
+        Without the right to read them, or without their definition, there are no policies.
         """
         self._report = desired
         while True:
@@ -198,7 +198,7 @@ class NodePolicies:
         self._tell()
 
     def _tell(self) -> None:
-        """Report what the policies come to, once the first list is whole."""
+        """Report the merged policies if they changed, once the first list is complete."""
         if self._synced and self._labels is not None:
             specs = node_specs(self._policies.values(), self._labels)
             desired = (specs, tuple(self._refusals.values()))

@@ -67,13 +67,13 @@ def names(files: Iterable[ConfFile]) -> tuple[str, ...]:
 
 
 def text_of(files: Iterable[ConfFile], name: str) -> bytes | None:
-    """Return the first configuration with this `name` inside, as a runtime looks for it."""
+    """Return the first CNI configuration whose field `name` has this value; None without one."""
     texts = (file.text.encode() for conf_name, file in _named(files) if conf_name == name)
     return next(texts, None)
 
 
 def load(namespace: str, name: str, text: bytes) -> NetworkDefinition:
-    """Return the meaning of the node's configuration `name` for a pod in `namespace`.
+    """Return the network in the node's CNI configuration `name`, for a pod in `namespace`.
 
     One that is for a card and names no resource is for the resource that BUILT_IN is for. Raise
     Refused with all of its faults.
@@ -106,7 +106,7 @@ def load(namespace: str, name: str, text: bytes) -> NetworkDefinition:
 
 
 def built_in(namespace: str, *, pool: bool) -> NetworkDefinition:
-    """Return the network that nobody configured: a share of a card, as its mode says.
+    """Return the network that needs no configuration: a share's card, used as its mode says.
 
     `pool`: there is an IPPool of this name. Without one, or where it has no range for the card's
     rail, a card that moves takes its own addresses along (attach/rules/addresses); any other
@@ -192,7 +192,7 @@ class PodNetworksBlock(Frozen):
 
 
 def network(call: Call, name: str, resource: str | None) -> tuple[NetworkDefinition, NetworkAsk]:
-    """Return the network `namespace/name` of a call, and the pod's request for it.
+    """Return the network `namespace/name` of a meta-plugin's call, and the pod's request for it.
 
     `resource` is that of its document. Raise Refused with all faults of the configuration.
     """
@@ -228,7 +228,7 @@ def network(call: Call, name: str, resource: str | None) -> tuple[NetworkDefinit
 
 
 def addresses(call: Call) -> tuple[IpamConf, tuple[Address, ...], str | None]:
-    """Return the meaning of another plugin's ipam block, the pod's addresses, and the device.
+    """Return another plugin's ipam block, the addresses that the pod asks for, and the device.
 
     The device is the card or interface of the node that the plugin works on, where it names one.
     Raise Refused with all faults.
@@ -242,7 +242,7 @@ def addresses(call: Call) -> tuple[IpamConf, tuple[Address, ...], str | None]:
 
 
 def device_info_file(call: Call) -> str:
-    """Return the caller's file for facts of the device (CNIDeviceInfoFile); empty for none."""
+    """Return the path for the device info file that the caller asks for; empty for none."""
     document = read(call.config, f"network {call.network}")
     return validate(_Called, document).runtime_config.device_info
 
@@ -261,12 +261,12 @@ def plugin_type(config: bytes) -> str:
 
 
 def network_name(config: bytes) -> str:
-    """Return the name inside of a configuration; empty for none."""
+    """Return the field `name` of a configuration; empty without one."""
     return _text(_object(config).get("name"))
 
 
 def resource(config: bytes) -> str | None:
-    """Return the resource that Cello's block ``meta`` of a configuration names."""
+    """Return the resource in a configuration's block ``meta``, which Cello reads."""
     meta = _object(config).get("meta")
     return _text(meta.get("resourceName")) or None if isinstance(meta, dict) else None
 
@@ -277,7 +277,7 @@ def is_built_in(config: bytes) -> bool:
 
 
 def blocks(text: str) -> tuple[PodNetworksBlock, ...]:
-    """Return the calls that Cello makes for this annotation, in its order.
+    """Return the calls that Cello makes for an annotation of blocks, in its order.
 
     It makes none for what it does not understand. The cluster's own network is at place 0, whether
     a block names it or not.
@@ -314,7 +314,7 @@ def _text(value: object) -> str:
 
 
 def _texts(call: Call, conf: _Called) -> tuple[str, ...]:
-    """Return every address that is asked for, from all places where it may stand, each once."""
+    """Return all addresses that a call asks for, each once."""
     args = (text for key, value in call.args if key == "IP" for text in value.split(","))
     texts: Iterable[str] = (*args, *conf.args.cni.ips, *conf.runtime_config.ips)
     return tuple(dict.fromkeys(text.strip() for text in texts))
@@ -323,7 +323,7 @@ def _texts(call: Call, conf: _Called) -> tuple[str, ...]:
 def _of_static(
     call: Call, definition: NetworkDefinition, document: Document, conf: _Called
 ) -> tuple[NetworkDefinition, tuple[AskedAddress, ...]]:
-    """Return the network, and what is asked of it, by the rules of the plugin static.
+    """Return the network and the requested addresses, by the rules of the CNI plugin static.
 
     runtimeConfig comes in place of args, and each of them in place of what the document and
     CNI_ARGS say. CNI_ARGS add addresses, and the gateway of those in whose subnet it is.

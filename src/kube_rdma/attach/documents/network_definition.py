@@ -63,22 +63,22 @@ class Plugin(GoTyped):
 
     @property
     def foreign(self) -> str:
-        """Return why only the plugin itself can do this; empty when kube-rdma can."""
+        """Return why only the plugin itself can make this network; empty if kube-rdma can."""
         return ""
 
     @property
     def plain(self) -> str:
-        """Return why only the plugin itself can do this for a network without RDMA, else empty."""
+        """Return why only the plugin itself can make this network if it has no RDMA; else empty."""
         return ""
 
     @property
     def device(self) -> str | None:
-        """Return the interface, PCI address or MAC of the card that it names."""
+        """Return the interface, PCI address or MAC of the card that the configuration names."""
         return None
 
     @property
     def ignored(self) -> Mapping[str, str]:
-        """Return fields that are right and have no effect here, with the reason."""
+        """Return valid fields that have no effect here, each with the reason."""
         return {}
 
 
@@ -91,12 +91,12 @@ class LinkPlugin(Plugin):
 
     @property
     def device(self) -> str | None:
-        """Return the interface below the link."""
+        """Return the node's interface on which the link is made."""
         return self.master or None
 
     @property
     def foreign(self) -> str:
-        """Return the reason where the link would stand on another one of the pod."""
+        """Return a reason if the link is to be made on another interface of the pod; else empty."""
         return "linkInContainer is true" if self.link_in_container else ""
 
 
@@ -115,7 +115,10 @@ class Ipvlan(LinkPlugin):
 
     @property
     def plain(self) -> str:
-        """Return the mode in which a link answers no neighbour, which RDMA needs."""
+        """Return a reason if the mode isolates links from neighbours, as RDMA cannot be.
+
+        Else empty.
+        """
         return "" if self.mode == "l2" else f"mode is {self.mode}"
 
 
@@ -152,12 +155,12 @@ class HostDevice(Plugin):
 
     @property
     def foreign(self) -> str:
-        """Return the reason where a function leaves the kernel's hands."""
+        """Return a reason if a user-space driver is to get the function; else empty."""
         return "dpdkMode is true" if self.dpdk_mode else ""
 
     @property
     def device(self) -> str | None:
-        """Return the name in the order of the reference plugin; of a path its last address."""
+        """Return the card's name from the first field that is set, as host-device does."""
         path = _PCI.findall(self.kernelpath)[-1:]
         names = (self.name_on_node, self.hwaddr, *path, self.pci_bus_id, self.device_id)
         return next((name for name in names if name), None)
@@ -220,7 +223,7 @@ class SriovNetwork(FunctionPlugin):
 
     @property
     def function(self) -> FunctionSettings:
-        """Return all settings but the MAC, which the pod may ask for. A VLAN says its whole tag."""
+        """Return the settings of the virtual function, except the MAC, which the pod may set."""
         tagged = self.vlan is not None
         return FunctionSettings(
             vlan=self.vlan,
@@ -255,17 +258,17 @@ class IbSriov(FunctionPlugin):
 
     @property
     def foreign(self) -> str:
-        """Return the reason where a function leaves the kernel's hands."""
+        """Return a reason if a user-space driver is to get the function; else empty."""
         return "vfioPciMode is true" if self.vfio else ""
 
     @property
     def function(self) -> FunctionSettings:
-        """Return all settings but the GUIDs, which are the pod's."""
+        """Return the settings of the virtual function, without GUIDs, which the pod asks for."""
         return FunctionSettings(link_state=LinkState(self.link_state) if self.link_state else None)
 
     @property
     def ignored(self) -> dict[str, str]:
-        """Return what the plugin does for others, and the fields of its own log."""
+        """Return fields that have no effect here, as for the plugin's log, with the reason."""
         reasons = super().ignored
         for name, value in (("publishPfGuid", self.publish), ("kubeconfig", self.kubeconfig)):
             if value:
@@ -294,7 +297,7 @@ class TuningSettings(Plugin):
 
     @property
     def foreign(self) -> str:
-        """Return what is not a MAC, an MTU or a sysctl of the interface."""
+        """Return a reason if settings change more than MAC, MTU and the interface's sysctls."""
         others = [key for key in self.sysctl if not _SYSCTL.fullmatch(key)]
         if others:
             return f"{others[0]} is not a sysctl of the interface (net.ipv4.conf.IFNAME. …)"
@@ -304,7 +307,7 @@ class TuningSettings(Plugin):
 
     @property
     def sysctls(self) -> tuple[tuple[str, str, str], ...]:
-        """Return the sysctls as Network has them."""
+        """Return the interface's sysctls as pairs of path and value."""
         settings: list[tuple[str, str, str]] = []
         for key, value in self.sysctl.items():
             if match := _SYSCTL.fullmatch(key):
@@ -325,7 +328,7 @@ class Tuning(TuningSettings):
 
     @property
     def settings(self) -> TuningSettings:
-        """Return what is set in the end."""
+        """Return the settings in effect: those of args.cni override those of the plugin."""
         argued = {name: value for name, value in self.args.cni if value is not None}
         own = {name: getattr(self, name) for name in TuningSettings.model_fields}
         sysctl = self.sysctl | self.args.cni.sysctl
@@ -333,7 +336,7 @@ class Tuning(TuningSettings):
 
     @property
     def foreign(self) -> str:
-        """Return what is not a MAC, an MTU or a sysctl of the interface."""
+        """Return a reason if settings change more than MAC, MTU and the interface's sysctls."""
         return self.settings.foreign
 
 

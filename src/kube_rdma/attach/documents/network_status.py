@@ -36,7 +36,7 @@ Json: TypeAlias = dict[str, Any]
 def statuses(
     pod: PodState, interfaces: Sequence[AttachedInterface], call: Call
 ) -> tuple[tuple[str, str], ...]:
-    """Return the pod's status annotations, key and text: in its way of asking and the own one."""
+    """Return keys and texts of the pod's status annotations: the usual one and kube-rdma's own."""
     annotations = dict(pod.annotations)
     own = (OWN_ANNOTATION, own_status(interfaces))
     if annotations.get(_POD_NETWORKS, "").strip():
@@ -52,7 +52,7 @@ def status(
     result: CniResult | None = None,
     before: str = "",
 ) -> str:
-    """Return the annotation: the cluster's network, then kube-rdma's interfaces.
+    """Return the text of network-status: the cluster's network, then kube-rdma's interfaces.
 
     `cluster` and `result` make the first entries: the network of the cluster and what its plugins
     answered for this sandbox. An ADD that is made late has neither; then these stay as they are in
@@ -65,7 +65,7 @@ def status(
 def pod_networks_status(
     attached: Sequence[AttachedInterface], cluster: str, result: CniResult | None
 ) -> str:
-    """Return the annotation of pods that ask by ``k8s.volcengine.com/pod-networks``.
+    """Return the status annotation for pods that ask by ``k8s.volcengine.com/pod-networks``.
 
     Without a result the cluster's network has no entry.
     """
@@ -85,16 +85,16 @@ def pod_networks_status(
 def own_status(
     attached: Sequence[AttachedInterface], before: str = "", others: Collection[str] = ()
 ) -> str:
-    """Return kube-rdma's annotation: one object for each interface, in the order of the networks.
+    """Return the text of kube-rdma's own annotation: one object for each interface.
 
-    Of `before`, which the pod has now, only what is about the interfaces `others` stays.
+    Of the present text `before`, only entries about the interfaces `others` stay.
     """
     kept = [one for one in _entries(before) if _text(one.get("interface")) in others]
     return json.dumps([*kept, *map(_own, attached)], separators=(",", ":"))
 
 
 def address_uses(pod: str, text: str) -> Iterator[AddressUse]:
-    """Yield the addresses in the annotation of `pod` (namespace/name), but the cluster's."""
+    """Yield the addresses in a pod's status annotation, without those of the cluster's network."""
     clusters = _clusters(text)
     for entry in (one for one in _entries(text) if one not in clusters):
         addresses = entry.get("ips")
@@ -104,7 +104,7 @@ def address_uses(pod: str, text: str) -> Iterator[AddressUse]:
 
 
 def own_attached(text: str) -> Iterator[AttachedInterface]:
-    """Yield the interfaces in kube-rdma's annotation; what has not its form is left out."""
+    """Yield the interfaces in kube-rdma's own annotation; skip malformed entries."""
     for entry in _entries(text):
         network, interface, index = (entry.get(key) for key in ("name", "interface", "gidIndex"))
         if not isinstance(network, str) or not isinstance(interface, str):
@@ -142,7 +142,7 @@ def _clusters(text: str) -> list[Json]:
 
 
 def _entries(text: str) -> list[Json]:
-    """Return the entries of an annotation; what is not a list of objects is not worth keeping."""
+    """Return the objects in an annotation's list; none if it is no list."""
     try:
         entries = decoded(text)
     except Undecodable:
@@ -173,12 +173,12 @@ def _entry(attached: AttachedInterface) -> Json:
 
 
 def _multus_entry(name: str, dns: Dns | None, last: Json, **facts: object) -> Json:
-    """Return an entry with its keys in the order of Multus; empty ones are left out, but dns."""
+    """Return a status entry with its keys in Multus' order, without empty fields but dns."""
     return {"name": name, **_without_empty(**facts), "dns": _dns(dns), **_without_empty(**last)}
 
 
 def _of_cluster(name: str, result: CniResult) -> list[Json]:
-    """Return an entry for each link in the pod by what the plugins before kube-rdma answered.
+    """Return the status entries of the cluster's network, one for each link in the pod.
 
     As the client library of these annotations does it (CreateNetworkStatuses): the default one is
     that with the first gateway, or else the first; addresses of no link belong to the last, and
@@ -247,12 +247,12 @@ def _own(attached: AttachedInterface) -> Json:
 
 
 def _without_empty(**values: object) -> Json:
-    """Return what is not empty, as Go's omitempty leaves it out."""
+    """Return the fields that are not empty, as Go's omitempty does."""
     return {key: value for key, value in values.items() if value not in (None, "", [], {}, 0)}
 
 
 def _block(name: str, interface: str, addresses: list[str], mac: str) -> Json:
-    """Return the entry of an interface in Cello's form: empty facts are left out."""
+    """Return an interface's status entry in Cello's form, without empty fields."""
     device = {"ifName": interface, "ips": addresses, "mac": mac}
     device_info = {key: value for key, value in device.items() if value}
     return {"cniName": name, "deviceInfo": device_info}

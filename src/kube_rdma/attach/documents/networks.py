@@ -72,7 +72,7 @@ _COLONS = BeforeValidator(lambda value: with_colons(value) if isinstance(value, 
 
 
 def _asked(text: str) -> AskedAddress:
-    """Return an address with or without its length; ValueError for another form."""
+    """Return an address with an optional prefix length; raise ValueError for another form."""
     if "/" not in text:
         return AskedAddress(address(text))
     interface = ip_interface(text)
@@ -151,7 +151,7 @@ class NetworkEntry(GoTyped):
 
     @property
     def called(self) -> str | None:
-        """Return the name that it wants for its interface."""
+        """Return the requested name of the interface; None without one."""
         return self.interface or self.interface_request
 
 
@@ -262,7 +262,7 @@ def _refuse_many(count: int, source: str) -> None:
 
 
 def _listed(value: Value) -> int:
-    """Return the number of entries of all lists inside; the reader has bounded the depth."""
+    """Return how many entries all nested lists have together."""
     own = len(value) if isinstance(value, list) else 0
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return own + sum(map(_listed, inside))
@@ -273,9 +273,9 @@ def _below(field: str, places: dict[Path, TextPosition]) -> dict[Path, TextPosit
 
 
 class _Strays:
-    """Keys that are like none of their object's: ignored as in Go, with a warning.
+    """Keys of entries that no field has: they are ignored, as in Go, with a warning.
 
-    Of very many different keys only the first are compared with those that could be meant.
+    Of very many different keys only the first are compared with the names of fields.
     """
 
     def __init__(self) -> None:
@@ -284,7 +284,7 @@ class _Strays:
         self._guessed = 0
 
     def has(self, key: str, model: type[BaseModel], names: Sequence[str]) -> bool:
-        """Return whether the key is one."""
+        """Return whether a key is a stray: it names no field of the model, nor nearly one."""
         if (model, key) not in self._judged:
             is_meant = key in names and key not in _NEVER_READ
             if not is_meant and key not in _NEVER_READ:
@@ -294,7 +294,7 @@ class _Strays:
         return self._judged[model, key]
 
     def warnings(self, document: Document) -> Iterator[str]:
-        """Yield a sentence for each of the first."""
+        """Yield a sentence for each stray key, of many for the first ones."""
         for path in self.paths[:MOST_FAULTS]:
             name = _NEVER_READ.get(str(path[-1]))
             where, meant = document.where(path, key=True), f"; write {name}" if name else ""
@@ -304,7 +304,7 @@ class _Strays:
 
 
 def _filtered(value: Value, model: type[BaseModel], path: Path, strays: _Strays) -> Value:
-    """Return the object as Go reads it, without keys that are added to `strays`."""
+    """Return an object without stray keys, whose paths are added to `strays`."""
     if not isinstance(value, dict):
         return value
     names = [one.alias or name for name, one in model.model_fields.items()]
@@ -325,7 +325,7 @@ def _filtered(value: Value, model: type[BaseModel], path: Path, strays: _Strays)
 
 
 def _of_names(text: str, source: str) -> Document:
-    """Return names with commas as the list that they mean."""
+    """Return names separated by commas as a document: the list that they stand for."""
     entries: list[Value] = []
     places: dict[Path, TextPosition] = {(): TextPosition(1, 1), (_FIELD,): TextPosition(1, 1)}
     faults = []

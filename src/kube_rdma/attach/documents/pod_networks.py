@@ -42,7 +42,7 @@ _CLOUD = {
 
 
 def _destination(text: str) -> Subnet:
-    """Return a subnet, without bits behind its length as in Go; ValueError for another form."""
+    """Return a subnet without host bits, as Go reads it; raise ValueError for another form."""
     if "/" not in text or "%" in text:
         raise ValueError(text)
     return ip_network(text, strict=False)
@@ -125,7 +125,7 @@ class PodNetworksEntry(GoTyped):
 
     @property
     def device(self) -> DeviceConf:
-        """Return the interface, with old fields where the new ones say nothing."""
+        """Return the interface's settings, with old fields where the new ones are empty."""
         old = {"ips": (self.ipv4,) if self.ipv4 else (), "mac": self.mac}
         new = {"ips": self.device_conf.ips, "mac": self.device_conf.mac}
         both = {key: new[key] or old[key] for key in new}
@@ -139,7 +139,7 @@ class PodNetworksEntry(GoTyped):
 
     @property
     def old(self) -> tuple[str, ...]:
-        """Return the old fields that say something, by their names in the document."""
+        """Return the deprecated fields that are set, by their names in the document."""
         fields = {"ipv4": self.ipv4, "mac": self.mac, "route": self.route, "vlanID": self.vlan_id}
         return tuple(key for key, value in fields.items() if value)
 
@@ -175,7 +175,7 @@ class Definitions(Typed):
 
 
 def load(text: str, definition: str, namespace: str, cluster: str) -> AnnotationAsks:
-    """Return what a pod in `namespace` asks for; a text of blanks asks for nothing.
+    """Return the networks that a pod in `namespace` asks for by blocks; none for a blank text.
 
     `definition` is the other annotation, empty where there is none; `cluster` is the name of the
     cluster's own CNI configuration. Raise Refused with all faults, Unavailable while definition and
@@ -200,10 +200,10 @@ def load(text: str, definition: str, namespace: str, cluster: str) -> Annotation
 
 
 def blocks(text: str, namespace: str) -> tuple[NetworkAsk, ...]:
-    """Return the networks of a list of which nobody knows yet on which node it is.
+    """Return the networks of a list of blocks before the pod's node is known.
 
-    So the entry of the cluster's own network is passed over, whatever it is called. Raise Refused
-    with all faults.
+    The entry of the cluster's own network is passed over, whatever its name. Raise Refused with all
+    faults.
     """
     document = entries(text if text.strip() else "[]", ANNOTATION, _FIELD)
     return _asks(validate(PodNetworksList, document).entries, namespace)
@@ -230,7 +230,7 @@ def _asks(networks: tuple[PodNetworksEntry, ...], namespace: str) -> tuple[Netwo
 
 
 def _unserved(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
-    """Yield what needs the provider's cloud, and old fields that contradict new ones."""
+    """Yield faults for fields that need the provider's cloud, and for contradictory old fields."""
     for number, entry in enumerate(networks):
         options = entry.device_conf.options
         cloud_fields = {
@@ -254,7 +254,7 @@ def _unserved(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
 
 
 def _masters(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
-    """Yield faults of entries of the cluster's network, which is made before, by its own rules."""
+    """Yield faults in entries for the cluster's own network, which its own plugins have made."""
     for number, entry in enumerate(networks):
         if not entry.master:
             continue
@@ -284,7 +284,7 @@ def _defaults(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
 
 
 def _clashes(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
-    """Yield interfaces that two entries want."""
+    """Yield faults for interface names that two entries ask for."""
     ahead = 0 if networks and networks[0].master else 1
     first: dict[str, int] = {}
     for number, entry in enumerate(networks):

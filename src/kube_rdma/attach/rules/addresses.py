@@ -55,7 +55,7 @@ def of_allocations(
 
 
 def unpooled(entries: Iterable[MatchedEntry]) -> tuple[tuple[MatchedEntry, Address], ...]:
-    """Return the asked addresses of networks without a pool, each with its entry."""
+    """Return the addresses asked for in networks without a pool, each with its entry."""
     return tuple(
         (entry, address)
         for entry in entries
@@ -91,9 +91,10 @@ def refuse_reserved(
 def refuse_doubled(
     placed: Sequence[PodNic], attachments: Sequence[Attachment], reserved: Mapping[str, str]
 ) -> None:
-    """Raise Refused for what a claim gives several pods, and one of them has already.
+    """Raise Refused for a MAC or address from a claim that another pod has already.
 
-    `attachments` are those of other sandboxes, `reserved` says by key who is about to get it.
+    `attachments` are those of other sandboxes, `reserved` has a sentence by key on who is about to
+    get it.
     """
     for nic in placed:
         for key, (field, value) in sole(nic).items():
@@ -107,9 +108,10 @@ def refuse_doubled(
 
 
 def sole(nic: PodNic) -> dict[str, tuple[str, str]]:
-    """Return by key the field and value that a claim alone gives the interface, and IPAM does not.
+    """Return the MAC and addresses that a claim gives, with fields and keys that show conflicts.
 
-    A pool gives each pod its own. Without one it is one interface's of a network, and of a card.
+    A pool gives each pod its own addresses. Without one, an address belongs to one interface of a
+    network and of a card.
     """
     ask, network = nic.entry.ask, nic.network
     if ask.held is None:
@@ -124,7 +126,7 @@ def sole(nic: PodNic) -> dict[str, tuple[str, str]]:
 
 
 def _had(plan: Plan) -> Iterator[str]:
-    """Yield the keys of what an interface was given, as `sole` has them."""
+    """Yield the conflict keys, as of `sole`, of a plan's MACs and addresses."""
     links = (one for one in plan.steps if isinstance(one, MakeLink | SetLink))
     macs = [one.mac.lower() for one in links if one.mac]
     for value in (*(str(one.address) for one in plan.addresses), *macs):
@@ -132,9 +134,9 @@ def _had(plan: Plan) -> Iterator[str]:
 
 
 def owner(pod: PodState, interface: InterfaceName) -> Owner | None:
-    """Return the key by which the pod that comes next under this name finds its addresses again.
+    """Return the key that lets a StatefulSet's next pod of this name get the same addresses.
 
-    Only those of a StatefulSet come again.
+    Return None for other pods.
     """
     if not any(key == "apps.kubernetes.io/pod-index" for key, _ in pod.labels):
         return None
@@ -142,7 +144,7 @@ def owner(pod: PodState, interface: InterfaceName) -> Owner | None:
 
 
 def with_calls(nics: Sequence[PodNic]) -> tuple[PodNic, ...]:
-    """Return the NICs with the calls of the IPAM plugins that their networks name.
+    """Return the NICs, each with the call of the IPAM plugin that its network names.
 
     Raise Refused for a document that plugins cannot read.
     """
@@ -150,7 +152,7 @@ def with_calls(nics: Sequence[PodNic]) -> tuple[PodNic, ...]:
 
 
 def of_answer(nic: PodNic, result: CniResult) -> AssignedAddresses:
-    """Return what a plugin's answer comes to.
+    """Return the addresses and routes in an IPAM plugin's answer.
 
     Routes of other tables are left out: kube-rdma gives each interface one of its own. Raise
     Refused where the pod asks for an address that is not in the answer.
@@ -172,7 +174,7 @@ def of_answer(nic: PodNic, result: CniResult) -> AssignedAddresses:
 
 
 def is_of_card(nic: PodNic, pool: IPPool | None, rail: int | None) -> bool:
-    """Return whether the card's own addresses replace those of a pool without any for its rail.
+    """Return whether the card's own addresses are used, as the pool has no range for its rail.
 
     The pool that the network rdma finds by its name may be older than the node's fifth card.
     """
@@ -185,7 +187,7 @@ def is_of_card(nic: PodNic, pool: IPPool | None, rail: int | None) -> bool:
 def with_card_addresses(
     nics: Sequence[PodNic], given: Sequence[AssignedAddresses]
 ) -> tuple[AssignedAddresses, ...]:
-    """Return what each interface gets, with the addresses that its card brings from the node.
+    """Return all interfaces' addresses, with those that their cards bring from the node.
 
     Raise Refused where they are required and there are none, or the card does not move; and where
     RDMA devices would have no GID, for neither the card nor a pool nor the pod has an address.
@@ -210,7 +212,7 @@ def with_card_addresses(
 def with_default_routes(
     nics: Sequence[PodNic], given: Sequence[AssignedAddresses]
 ) -> tuple[PodNic, ...]:
-    """Return the NICs with the gateways that the default route of an entry leads to.
+    """Return the NICs with the gateways for the default routes that entries ask for.
 
     Raise Refused for an entry whose addresses have none.
     """
@@ -221,7 +223,7 @@ def with_default_routes(
 def default_routes(
     networks: Iterable[Network], pools: Iterable[IPPool | AddressPool]
 ) -> Iterator[Finding]:
-    """Yield advice on networks and pools with a default route, which no pod gets unasked."""
+    """Yield advice on networks and pools whose default route no pod gets without asking."""
     problem = "Its default route is not in the main table of pods, which keep that of eth0"
     remedy = "For a pod whose traffic is to leave through it, write default-route into its entry"
     routed = [f"ippool/{pool.name}" for pool in pools if pool.routed]
@@ -238,14 +240,14 @@ def _reaches(allocation: AddressAllocation, route: Route) -> bool:
 
 
 def _call(nic: PodNic) -> CallPlugin:
-    """Return the call of the first plugin's IPAM, for that plugin has the ipam block."""
+    """Return the call of the IPAM plugin with the configuration of a network's first plugin."""
     whole = call(nic.entry, given_to_plugins(nic.share, nic.card), _OLDEST)
     conf = replace(whole.plugins[0], type=nic.network.ipam_plugin)
     return replace(whole, plugins=(conf,), addresses=True)
 
 
 def _refuse_bare(nic: PodNic) -> None:
-    """Raise Refused where the network rdma has no pool, and RoCE would have no GID."""
+    """Raise Refused where an interface for RoCE has no pool and no address, so no GID."""
     if not nic.roce or nic.entry.ask.addresses:
         return
     _, _, pool = nic.network.name.rpartition("/")
@@ -255,7 +257,7 @@ def _refuse_bare(nic: PodNic) -> None:
 
 
 def _of_card(nic: PodNic) -> Iterator[InterfaceAddress]:
-    """Yield the first address of each family, as Cello takes them."""
+    """Yield the first IPv4 and the first IPv6 address of the card, as Cello takes them."""
     wanted = nic.network.card_addresses
     if wanted is CardAddresses.STAY:
         return
@@ -278,7 +280,7 @@ def _of_card(nic: PodNic) -> Iterator[InterfaceAddress]:
 
 
 def _routes_of_card(nic: PodNic, addresses: Sequence[InterfaceAddress]) -> Iterator[NetworkRoute]:
-    """Yield the node's routes that these addresses use, but for default routes: those are gateways.
+    """Yield the node's routes that a card's addresses use, except default routes.
 
     A next hop that no subnet shows is on the link, as the node's own route to it says.
     """
@@ -291,11 +293,11 @@ def _routes_of_card(nic: PodNic, addresses: Sequence[InterfaceAddress]) -> Itera
 
 
 def _gateway(address: InterfaceAddress, ways: LinkWays | None) -> Address | None:
-    """Return the router of a card's address, as the node's routes over the card have it.
+    """Return the gateway for a card's address, by the node's routes over the card; or a guess.
 
-    Of these that of the widest destination. Without any it is the other address of a /31 (RFC
-    3021), else the first of the subnet as host-local takes it, unless that is the card's own or
-    there is no room for it.
+    Of several routes the one to the widest destination counts. The guess is the other address of a
+    /31 (RFC 3021), else the first of the subnet as host-local takes it, unless that is the card's
+    own or there is no room for it.
     """
     version = address.address.version
     hops = [r for r in (ways.own if ways else ()) if r.via and r.via.version == version]

@@ -38,8 +38,8 @@ NOBODY = ""  # the container of a share that no container names
 def claims_of(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[PreparedClaim, ...]:
     """Return the prepared claims of the pod.
 
-    Of two with one name, whose older one the kubelet has yet to give back, it is the one that was
-    reserved for this pod, else the later one.
+    Of two with one name (the kubelet has yet to give the older one back) it is the one reserved for
+    this pod, else the later one.
     """
     names = {claim for _, claim in pod.claims}
     mine: dict[str, PreparedClaim] = {}
@@ -52,7 +52,7 @@ def claims_of(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Prepar
 
 
 def holdings(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Holding, ...]:
-    """Return what the pod's containers hold by claims, share by share.
+    """Return the shares that each container of the pod holds by claims.
 
     A share that several containers name is held by each of them; that of a request for
     administrators (adminAccess) is held by nobody, for no network is attached to it.
@@ -69,10 +69,10 @@ def holdings(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Holding
 def node_holdings(
     prepared: Iterable[PreparedClaim], pods: Mapping[str, PodClaims]
 ) -> tuple[Holding, ...]:
-    """Return what is held on the node by claims; pods are by uid.
+    """Return all shares that are held by claims on the node; `pods` are by uid.
 
-    A claim whose pods are not known is held by whom it was reserved for when it was prepared, and
-    by a pod of the claim's own name where nobody is named: a card that is booked is not free.
+    A claim whose pods are unknown is held by those it was reserved for when it was prepared, else
+    by a pod of the claim's own name: a booked card is not free.
     """
     listed = tuple(prepared)
     held = {one for pod in pods.values() for one in holdings(pod, listed)}
@@ -91,7 +91,7 @@ def node_holdings(
 def granted(
     held: Sequence[Holding], prepared: Iterable[PreparedClaim], pools: Mapping[str, Pool]
 ) -> tuple[GrantedShare, ...]:
-    """Return the shares among these that are held by claims, each once, with their cards now.
+    """Return the shares that are held by claims, each once, with their present cards.
 
     Raise Unavailable for one whose pool or card is not on this node now: without it a network would
     be attached to another card. Shares of a device plugin are left out.
@@ -124,7 +124,7 @@ def _granted(share: ClaimShare, container: str, pools: Mapping[str, Pool]) -> Gr
 def granted_share(
     container: str, pool: Pool, share: ShareId, cards: tuple[Card, ...]
 ) -> GrantedShare:
-    """Return a share of the pool with what the pool says of all its shares."""
+    """Return a share of the pool as a grant, with the settings that all of its shares have."""
     row = terms(pool.spec)
     return GrantedShare(
         container=container,
@@ -153,7 +153,7 @@ _UNNAMED = InterfaceName("")
 
 
 def interfaces(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[ClaimDevice, ...]:
-    """Return the devices of the pod's claims that become interfaces, in the order of the claims."""
+    """Return the devices of the pod's claims for which it gets interfaces, in order."""
     by_name = {one.claim.name: one for one in claims_of(pod, prepared)}
     names = dict.fromkeys(name for _, name in pod.claims if name in by_name)
     shares = ((by_name[name].claim, share) for name in names for share in by_name[name].shares)
@@ -161,7 +161,7 @@ def interfaces(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Claim
 
 
 def refuse_uncalled(prepared: PreparedClaim, wiring: Wiring) -> None:
-    """Raise for parameters that nobody would follow, because the agent is not called for the pod.
+    """Raise an error for a claim with an interface that nobody calls the agent to make.
 
     Refused behind a meta-plugin, which calls it for the networks of the annotation alone;
     Unavailable while nobody calls it.
@@ -185,7 +185,7 @@ def refuse_uncalled(prepared: PreparedClaim, wiring: Wiring) -> None:
 
 
 def ask_of(device: ClaimDevice) -> NetworkAsk:
-    """Return the request of a device, as an entry of an annotation would have it.
+    """Return the network entry that a claim's device stands for, as if it were annotated.
 
     An interface "" gets its number later.
     """
@@ -207,7 +207,7 @@ def ask_of(device: ClaimDevice) -> NetworkAsk:
 
 
 def own_network(device: ClaimDevice) -> Network | None:
-    """Return the network that parameters describe themselves; None where they name one."""
+    """Return the network that a claim's parameters describe; None if they name another."""
     wanted = device.share.parameters
     if wanted.network is not None:
         return None
@@ -225,7 +225,7 @@ def own_network(device: ClaimDevice) -> Network | None:
 def with_claims(
     annotated: Sequence[NetworkAsk], claimed: Sequence[NetworkAsk]
 ) -> tuple[NetworkAsk, ...]:
-    """Return all entries of a pod, each with an interface of its own; those of claims come last.
+    """Return the entries of annotation and claims, each with an interface name of its own.
 
     Raise Refused for a name that two of them have.
     """
@@ -242,7 +242,7 @@ def with_claims(
 
 
 def _together(entry: NetworkAsk, ask: NetworkAsk) -> NetworkAsk:
-    """Return an entry of the annotation with what the parameters add."""
+    """Return an entry of the annotation, completed with a claim's parameters."""
     return replace(
         entry,
         addresses=entry.addresses or ask.addresses,
@@ -256,7 +256,10 @@ def _together(entry: NetworkAsk, ask: NetworkAsk) -> NetworkAsk:
 
 
 def _numbered(entries: Sequence[NetworkAsk]) -> tuple[NetworkAsk, ...]:
-    """Return the entries with net1, net2 and so on for unnamed ones, by free places."""
+    """Return the entries with unused names net1, net2 … for those without a name.
+
+    Raise Refused for a name that two entries have.
+    """
     first: dict[str, NetworkAsk] = {}
     for entry in entries:
         if entry.interface and first.setdefault(entry.interface, entry) is not entry:
@@ -279,6 +282,6 @@ def _network(ask: NetworkAsk) -> tuple[str, str]:
 
 
 def _own_name(device: ClaimDevice) -> str:
-    """Return a name that no object can have, so that no annotation can mean the same."""
+    """Return a network name for a claim's device that no Kubernetes object can have."""
     request = device.share.request.replace("/", ".")
     return f"{device.claim.name}:{request}"

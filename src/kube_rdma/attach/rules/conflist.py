@@ -43,22 +43,22 @@ Span = tuple[int, int]
 
 
 def appended(text: str, entry: str) -> str:
-    """Return the list with one more plugin behind the last, on a line of its own if that is."""
+    """Return the list's text with one more plugin at the end, formatted like the last one."""
     begin, end = _plugins(text)[-1]
     before = len(text[:begin].rstrip(_SPACE))
     return f"{text[:end]},{text[before:begin]}{entry}{text[end:]}"
 
 
 def removed(text: str, place: int) -> str:
-    """Return the list without its plugin at a place that is not the first."""
+    """Return the list's text without the plugin at this place, which is not the first."""
     spans = _plugins(text)
     return text[: spans[place - 1][1]] + text[spans[place][1] :]
 
 
 def _plugins(text: str) -> list[Span]:
-    """Return where the elements of the member "plugins" of the outermost object begin and end.
+    """Return begin and end of each element of "plugins" in the text of a list.
 
-    The text is such a list; of several members of that name the last one counts, as in Go.
+    Of several members of that name the last one counts, as in Go.
     """
     spans: list[Span] = []
     at = _skip(text, _skip(text, 0) + 1)
@@ -74,7 +74,7 @@ def _plugins(text: str) -> list[Span]:
 
 
 def _elements(text: str, at: int) -> list[Span]:
-    """Return the places of the elements of the array that begins here; none of anything else."""
+    """Return begin and end of each element of the JSON array at this place; empty for no array."""
     spans: list[Span] = []
     while text[at] in "[,":
         at = _skip(text, at + 1)
@@ -105,7 +105,7 @@ Network = tuple[cni.ConfFile, Document]
 
 
 def documents(files: Iterable[cni.ConfFile]) -> list[Network]:
-    """Return all that can be read as an object, in the order of a runtime; it skips the rest."""
+    """Return the readable JSON objects of CNI configurations, in a runtime's order."""
     readable = []
     for file in sorted(files, key=lambda file: file.name.encode()):
         if not file.name.endswith(ENDINGS) or "/" in file.name:
@@ -120,7 +120,7 @@ def documents(files: Iterable[cni.ConfFile]) -> list[Network]:
 
 
 def networks(files: Iterable[cni.ConfFile]) -> list[Network]:
-    """Return those that a runtime would take, in its order, with all plugins of a list in it."""
+    """Return the configurations that a runtime would use, in order, with all of their plugins."""
     every, taken = tuple(files), []
     for file, document in documents(every):
         is_listed = file.name.endswith(".conflist")
@@ -132,7 +132,7 @@ def networks(files: Iterable[cni.ConfFile]) -> list[Network]:
 
 
 def _gathered(document: Document, files: Iterable[cni.ConfFile]) -> Document:
-    """Return a list with the plugins in the folder of its name, behind its own if it has any.
+    """Return a list with its own plugins, then those in the folder of its name.
 
     So does libcni 1.3 (conf.go, NetworkConfFromFile). Older ones take no list without plugins.
     """
@@ -155,7 +155,7 @@ def _is_own(name: str) -> bool:
 
 
 def is_list(document: Document) -> bool:
-    """Return whether it is a list of plugins, and not a lone one."""
+    """Return whether a configuration is a list of plugins, and not a single one."""
     return isinstance(document.get("plugins"), list) and not type_of(document)
 
 
@@ -170,7 +170,7 @@ def first_type(document: Document) -> str:
 
 
 def type_of(plugin: object) -> str:
-    """Return the name of a plugin's binary; empty for what is not a plugin."""
+    """Return the plugin's binary, by its field `type`; empty for what is no plugin."""
     binary = plugin.get("type") if isinstance(plugin, dict) else None
     return binary if isinstance(binary, str) else ""
 
@@ -185,12 +185,12 @@ ENOUGH = 2
 
 
 def guard(document: Document) -> str:
-    """Return the product in this list that may keep all others out of the folder; "" for none."""
+    """Return the product in a list that may remove other plugins from the folder; "" for none."""
     return next((GUARDS[kind] for kind in map(type_of, plugins(document)) if kind in GUARDS), "")
 
 
 def shut_out(plan: cni.ConfPlan, undone: cni.UndoneWrites) -> Refused | None:
-    """Return the refusal to write once more, where the guard surely undoes it again."""
+    """Return the refusal to write again where another product undoes it each time; else None."""
     if not plan.guard or (undone.at_once < ENOUGH and not undone.set_aside):
         return None
     renamed = ", ".join(undone.set_aside)
@@ -208,7 +208,7 @@ def shut_out(plan: cni.ConfPlan, undone: cni.UndoneWrites) -> Refused | None:
 
 
 class MetaPlugin(Frozen):
-    """A product, and the annotation of a pod that it reads."""
+    """A product that reads one annotation of pods and calls other CNI plugins."""
 
     product: str
     reads: str
@@ -236,7 +236,7 @@ CELLO_RDMA = "cello-rdma"
 
 
 class ConfiguredMetaPlugin(Frozen):
-    """A meta-plugin that is called for each pod, and the file that it stands in."""
+    """A meta-plugin that is called for each pod, and the file that configures it."""
 
     plugin: MetaPlugin
     file: str
@@ -245,8 +245,8 @@ class ConfiguredMetaPlugin(Frozen):
 def readers(foreign: Sequence[Network]) -> tuple[ConfiguredMetaPlugin, ...]:
     """Return the meta-plugins that are called for each pod, the outermost first.
 
-    `foreign` are the files of others, of which the runtime takes the first. Raise Refused for two
-    of which only one can serve the pods.
+    `foreign` are all files but kube-rdma's, of which the runtime takes the first. Raise Refused for
+    two of which only one can serve the pods.
     """
     here, *others = foreign
     stacked: list[ConfiguredMetaPlugin] = []
@@ -270,22 +270,22 @@ def readers(foreign: Sequence[Network]) -> tuple[ConfiguredMetaPlugin, ...]:
 
 
 def kept(document: Document) -> list[Document]:
-    """Return the networks that a file's meta-plugins hold themselves, as their `delegates`."""
+    """Return the networks that are written inside of meta-plugins' configuration in this file."""
     lists = [one.get("delegates") for one in plugins(document) if _is_meta(one)]
     delegates = [each for one in lists if isinstance(one, list) for each in one]
     return [one for one in delegates if isinstance(one, dict)]
 
 
 def is_called(name: str, networks: Sequence[Network]) -> bool:
-    """Return whether a meta-plugin names just this file as the cluster's network."""
+    """Return whether a meta-plugin names this file as the cluster's network."""
     metas = (one for _, document in networks for one in plugins(document) if _is_meta(one))
     return any(_cluster(one).rpartition("/")[2] == name for one in metas)
 
 
 def unread(pod: PodState, read: Mapping[str, str]) -> Refused | None:
-    """Return the refusal of a pod whose annotation nobody reads here, else None.
+    """Return the refusal for a pod whose network annotation is not read on this node, else None.
 
-    `read` are the annotations that are read, with the product that does so.
+    `read` has the annotations that are read, each with the product that reads it.
     """
     asked = dict(pod.annotations)
     requests = {
@@ -322,7 +322,7 @@ def _is_meta(plugin: object) -> bool:
 
 
 def _cluster(meta: Document) -> str:
-    """Return the path or name that a meta-plugin calls for the cluster's network."""
+    """Return the path or name by which a meta-plugin calls the cluster's network."""
     network = meta.get("clusterNetwork")
     if META_PLUGINS[type_of(meta)].reads == POD_NETWORKS:
         network = meta.get("defaultCni") or CHAINER
@@ -330,7 +330,7 @@ def _cluster(meta: Document) -> str:
 
 
 def _below(here: Network, meta: Document, others: Sequence[Network]) -> Network | None:
-    """Return the cluster's network as this meta-plugin has it: in another file, or its own."""
+    """Return the cluster's network of a meta-plugin: in another file or inside its own; or None."""
     wanted = _cluster(meta)
     if not wanted:
         inner = kept(here[1])
@@ -352,7 +352,7 @@ def _refuse_twice(above: Sequence[ConfiguredMetaPlugin], below: ConfiguredMetaPl
 
 
 def _refuse_idle(active: Sequence[ConfiguredMetaPlugin], others: Sequence[Network]) -> None:
-    """Raise Refused for files that the runtime does not take and no meta-plugin names."""
+    """Raise Refused for a meta-plugin's file that the runtime does not use and nobody names."""
     products = {one.plugin.product for one in active}
     for file, document in others if active else ():
         for meta in filter(_is_meta, plugins(document)):
@@ -407,7 +407,7 @@ OLDEST = (0, 3, 0)
 
 
 def plan(files: tuple[cni.ConfFile, ...]) -> cni.ConfPlan:
-    """Return what to change so that kube-rdma is called once for each pod.
+    """Return the changes after which kube-rdma is called once for each pod.
 
     `files` are all of the folder. Raise Refused when the configuration cannot be chained, or two
     meta-plugins claim the pods.
@@ -434,7 +434,7 @@ def plan(files: tuple[cni.ConfFile, ...]) -> cni.ConfPlan:
 
 
 def unplan(files: tuple[cni.ConfFile, ...]) -> cni.ConfPlan:
-    """Return what to change so that nothing calls kube-rdma any more."""
+    """Return the changes after which nothing calls kube-rdma any more."""
     present = networks(files)
     # Also of a list that is broken now, for it may be mended.
     wanted = {f.name: without(f.text) for f, _ in documents(files) if f.name not in OWN_FILES}
@@ -447,10 +447,10 @@ def unplan(files: tuple[cni.ConfFile, ...]) -> cni.ConfPlan:
 def named_by_pods(
     files: Iterable[cni.ConfFile], installed: Collection[str]
 ) -> tuple[tuple[cni.ConfFile, ...], tuple[str, ...]]:
-    """Return the files that a pod may mean by a name, and the names of those passed over.
+    """Return the files that pods may name as networks, and the names of skipped ones.
 
-    kube-rdma's own `rdma` says nothing that the agent does not know. That of VKE's own component
-    outlives it; without its plugin (`installed` are the node's) it would block every pod.
+    kube-rdma's own `rdma` is skipped, as the agent knows its content. VKE's component leaves a file
+    behind: without its plugin (`installed` are the node's) it would block every pod.
     """
     over = () if CELLO_RDMA in installed else left_by_vke(files)
     kept_files = (one for one in files if one.name not in (RDMA_CONF, *over))
@@ -458,7 +458,7 @@ def named_by_pods(
 
 
 def with_leftovers(made: cni.ConfPlan, over: Collection[str]) -> cni.ConfPlan:
-    """Return the plan with a sentence for each file that named_by_pods passes over.
+    """Return the plan with a note for each file that named_by_pods skips, in `over`.
 
     Cello passes over nothing: it calls the plugin that is gone, and the pod does not start.
     """
@@ -473,7 +473,7 @@ def with_leftovers(made: cni.ConfPlan, over: Collection[str]) -> cni.ConfPlan:
 
 
 def name_of(files: tuple[cni.ConfFile, ...], default: str) -> str:
-    """Return the name of the cluster's network, in the file `default`; "" for none."""
+    """Return the name of the cluster's network, whose file is `default`; "" without one."""
     names = [document.get("name") for file, document in networks(files) if file.name == default]
     return str(names[0] or "") if names else ""
 
@@ -486,9 +486,10 @@ def describe_plan(made: cni.ConfPlan) -> str:
 
 
 def chained(text: str) -> str:
-    """Return a list with the entry in it once, behind another; the same text if it is so already.
+    """Return a list's text with kube-rdma's entry in it once, behind another plugin.
 
-    Where it is just to be put in, all else stays as it is written.
+    A text that has it so already is returned as it is; where it is only added, all else stays as
+    written.
     """
     document = decoded(text)
     listed = document["plugins"]
@@ -535,7 +536,7 @@ def _others(listed: Sequence[Any]) -> list[Any]:
 def _behind(
     meta: Sequence[ConfiguredMetaPlugin], default: str, present: Sequence[Network]
 ) -> tuple[cni.ConfPlan, dict[str, str]]:
-    """Return what holds behind these meta-plugins, and kube-rdma's file there, by its name."""
+    """Return the plan behind these meta-plugins, and the files of kube-rdma that they need."""
     read = tuple((one.plugin.reads, one.plugin.product) for one in meta)
     goal = cni.ConfPlan(cni.Wiring.DELEGATE, default, readers=read)
     if POD_NETWORKS not in dict(read):
@@ -555,7 +556,7 @@ def _answers(name: str, kind: str) -> str:
 
 
 def _still_called(present: Sequence[Network]) -> dict[str, str]:
-    """Return the own list that a meta-plugin has found and calls, as its lone plugin is now."""
+    """Return kube-rdma's list for a plugin, renewed, if a meta-plugin has found and calls it."""
     own = ((file, one) for file, one in present if file.name in OWN_LISTS)
     return {f.name: _plain(f, one, present) for f, one in own if is_called(f.name, present)}
 
@@ -573,7 +574,7 @@ def _plain(own: cni.ConfFile, document: Document, present: Sequence[Network]) ->
 
 
 def _is_entry(plugin: object) -> bool:
-    """Return whether it is kube-rdma's entry, with its mark or as written before there was one.
+    """Return whether a plugin is kube-rdma's entry, by its mark or as older versions wrote it.
 
     A plugin of this type with anything to say is a network of its own, and somebody else's.
     """
@@ -614,7 +615,7 @@ def _own_name(default: cni.ConfFile) -> str:
 
 
 def _wrapped(document: Document, *behind: Document) -> Document:
-    """Return the list that libcni makes of a lone plugin (ConfListFromConf), with others."""
+    """Return a single plugin as a list (ConfListFromConf of libcni), followed by others."""
     head: Document = {key: document[key] for key in ("cniVersion", "name") if key in document}
     return {**head, "plugins": [document, *behind]}
 
@@ -638,7 +639,7 @@ def _compared(
 
 
 class Role(StrEnum):
-    """The subject of a call."""
+    """What a CNI call is for, which decides who answers it."""
 
     CHAIN = "chain"  # all networks of a pod, which its annotation names
     DELEGATE = "delegate"  # the one network whose configuration came
@@ -647,7 +648,7 @@ class Role(StrEnum):
 
 
 def role(call: cni.Call) -> Role:
-    """Return the subject of a call; raise Refused for a place where kube-rdma can do nothing.
+    """Return what a call is for; raise Refused where kube-rdma can do nothing.
 
     A call of a meta-plugin has no previous result when it begins. Later it has that of kube-rdma,
     so other verbs show nothing. Entries that were written before there was a mark are still about.
@@ -670,7 +671,7 @@ def role(call: cni.Call) -> Role:
 
 
 def stranded(call: cni.Call) -> Unavailable:
-    """Return the error for a pod that was about to have a card for its only network."""
+    """Return the error for a pod that would get a card as its only network."""
     return Unavailable(
         "No cluster network is configured on this node, so pod "
         f"{call.pod} cannot start yet; the kubelet will retry"
@@ -678,7 +679,7 @@ def stranded(call: cni.Call) -> Unavailable:
 
 
 def turned(call: cni.Call) -> Unavailable:
-    """Return the error for a pod whose networks would have been read twice, or by nobody."""
+    """Return the error for a pod that started before a meta-plugin became the node's network."""
     return Unavailable(
         f"A meta-plugin has just become this node's network, and pod {call.pod} was started before "
         "that; the kubelet starts it again"
@@ -688,10 +689,10 @@ def turned(call: cni.Call) -> Unavailable:
 def proven(
     made: cni.ConfPlan, files: tuple[cni.ConfFile, ...], binaries: Collection[str]
 ) -> cni.ConfPlan:
-    """Return the plan if its list can be chained, else one that takes kube-rdma out of it.
+    """Return the plan if all of its plugins are installed, else one that removes kube-rdma.
 
-    The folder of CNI binaries that the agent sees may not be the one that the runtime looks in.
-    `binaries` are the names beside kube-rdma's.
+    The agent may not see the folder of CNI binaries in which the runtime looks. `binaries` are the
+    names beside kube-rdma's.
     """
     called = [document for file, document in networks(files) if file.name == made.default]
     types = dict.fromkeys(type_of(one) for document in called for one in plugins(document))

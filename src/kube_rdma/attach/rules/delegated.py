@@ -27,7 +27,7 @@ def nic(
     node: attachment.HostNetwork,
     table: int | None = None,
 ) -> attachment.PodNic:
-    """Return the NIC of the network, as one call for all networks would have placed it.
+    """Return the NIC for the network of one call, as if all networks were placed at once.
 
     `before` are the pod's other interfaces. `table` is the caller's own choice of a routing table.
     Raise Refused as placement.pod_nics does.
@@ -58,14 +58,14 @@ def nic(
 
 
 def without_rules(plan: attachment.Plan) -> attachment.Plan:
-    """Return the plan for a caller that makes the rules to its tables itself."""
+    """Return the plan without routing rules, for a caller that makes these itself."""
     return replace(plan, steps=tuple(one for one in plan.steps if not isinstance(one, AddRule)))
 
 
 def device_names(
     plan: attachment.Plan, granted: Sequence[attachment.GrantedShare]
 ) -> tuple[str, ...]:
-    """Return the RDMA devices of an interface that was attached in an earlier call."""
+    """Return the RDMA devices of an interface that was attached earlier, by its plan."""
     made = tuple(step.name for step in plan.steps if isinstance(step, MakeRdma))
     cards = (card for one in granted if one.held == plan.held for card in one.cards)
     devices = (device for card in cards if card.id == plan.card for device in card.devices)
@@ -96,7 +96,7 @@ def result(plan: attachment.Plan, attached: attachment.AttachedInterface, netns:
 def _left(
     granted: Sequence[attachment.GrantedShare], before: Sequence[attachment.Plan]
 ) -> Iterator[attachment.GrantedShare]:
-    """Yield the shares with those of their cards that no interface has yet."""
+    """Yield the shares without those of their cards that an interface uses already."""
     taken = {(plan.held, plan.card) for plan in before}
     for share in granted:
         cards = tuple(card for card in share.cards if (share.held, card.id) not in taken)

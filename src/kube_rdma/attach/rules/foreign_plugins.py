@@ -73,7 +73,7 @@ def refuse_missing(entries: Sequence[MatchedEntry], folder: str, installed: Sequ
 def plans(
     entries: Sequence[MatchedEntry], granted: Sequence[GrantedShare], node: HostNetwork
 ) -> tuple[Plan, ...]:
-    """Return a plan for each network of other plugins, in the order of the annotation.
+    """Return a plan for each network that other plugins make, in the order of the annotation.
 
     Raise Refused when a document is not one that plugins read, or asks for what none of them does.
     """
@@ -90,7 +90,7 @@ def attached(
     view: PodView,
     results: Sequence[PluginResult],
 ) -> tuple[AttachedInterface, ...]:
-    """Return each interface of other plugins as the pod shows it, in the order of the plans.
+    """Return the interfaces that other plugins made, as the pod shows them.
 
     Raise Broken when plugins reported success, and made none of this name.
     """
@@ -177,7 +177,7 @@ def call(
 
 
 def has_default_route(network: Network) -> bool:
-    """Return whether a document has a default route, also if a plugin alone reads that."""
+    """Return whether a network's document asks for a default route in the pod's main table."""
     try:
         plugins = _plugins(decoded(network.config))
     except (Undecodable, TypeError):
@@ -187,7 +187,7 @@ def has_default_route(network: Network) -> bool:
 
 
 def _without_default_routes(plugin: Json) -> Json:
-    """Return the configuration without what puts default routes into the pod's main table."""
+    """Return a plugin's configuration without default routes in the main table."""
     block = _object(plugin, "ipam")
     if isinstance(routes := block.get("routes"), list):
         plugin = plugin | {"ipam": block | {"routes": [*filterfalse(_is_default, routes)]}}
@@ -197,7 +197,7 @@ def _without_default_routes(plugin: Json) -> Json:
 
 
 def _is_default(route: Any) -> bool:
-    """Return whether it is a default route; the plugin complains of what is no route."""
+    """Return whether a route in a document is a default route; False for a malformed one."""
     try:
         to = route["dst"]
         return isinstance(to, str) and is_default(ip_network(to, strict=False))
@@ -206,9 +206,10 @@ def _is_default(route: Any) -> bool:
 
 
 def _lent(entry: MatchedEntry, granted: Sequence[GrantedShare], node: HostNetwork) -> str | None:
-    """Return the card that the pod names and may have; raise Refused for one that it may not.
+    """Return the card that the pod names and may have; None if it names none.
 
-    Of a resource of kube-rdma's the pod's shares have decided already (placement.choices).
+    Raise Refused for one that it may not have. For a resource of kube-rdma the pod's shares have
+    decided already (placement.choices).
     """
     device, resource = entry.ask.device_id, entry.network.resource
     if device is None or any(share.resource == resource for share in granted):
@@ -227,7 +228,7 @@ def _lent(entry: MatchedEntry, granted: Sequence[GrantedShare], node: HostNetwor
 
 
 def _refuse_unlendable(entry: MatchedEntry, device: str, node: HostNetwork) -> None:
-    """Raise Refused for a card of somebody, or none: a plugin would take what a path leads to."""
+    """Raise Refused for a card that is in use, or a name that is no card's PCI address."""
     remedy = "Write the PCI address of a card that is free, like 0000:81:00.1"
     links = [link for link in node.links if link.pci == device.lower()]
     owner = next((of for card, of in node.owned if card.pci == device.lower()), None)
@@ -242,7 +243,7 @@ def _refuse_unlendable(entry: MatchedEntry, device: str, node: HostNetwork) -> N
 
 
 def given_to_plugins(share: GrantedShare | None, card: Card | None) -> PciAddress | None:
-    """Return the function of a card that no other pod has; plugins might move another's."""
+    """Return the PCI function of a card that only this pod holds; None for a shared one."""
     return card.pci if card and share and MODES[share.mode].owns else None
 
 
@@ -260,7 +261,7 @@ def _plugin_configuration(plugin: Json, common: Json, asked: Json, entry: Matche
 
 
 def _asked(entry: MatchedEntry) -> Json:
-    """Return what the entry asks for, by capability."""
+    """Return the values that the entry asks for, by capability of CNI."""
     ask = entry.ask
     ips = [
         str(one.address) if one.prefix is None else f"{one.address}/{one.prefix}"
@@ -333,7 +334,7 @@ def _document(entry: MatchedEntry) -> Json:
 
 
 def _plugins(document: Json) -> list[Json]:
-    """Return the plugins of a list, or the only one; network_definition has checked its form."""
+    """Return a document's plugins: those of a list, or the single one."""
     return list(document["plugins"]) if "plugins" in document else [document]
 
 

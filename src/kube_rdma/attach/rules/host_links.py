@@ -26,7 +26,7 @@ _OWN = ("", VirtualKind.IPOIB)  # kinds of a card's own link
 
 
 def may_leave(entries: Sequence[model.MatchedEntry], granted: Sequence[model.GrantedShare]) -> bool:
-    """Return whether a card of the node may go into the pod."""
+    """Return whether a card of the node may move into the pod."""
     devices = any(isinstance(entry.network, kinds.DeviceNetwork) for entry in entries)
     return devices or any(MODES[share.mode].owns for share in granted)
 
@@ -34,10 +34,10 @@ def may_leave(entries: Sequence[model.MatchedEntry], granted: Sequence[model.Gra
 def wanted(
     entries: Sequence[model.MatchedEntry], granted: Sequence[model.GrantedShare], survey: Survey
 ) -> tuple[str, ...] | None:
-    """Return the names of all interfaces that planning looks at; None where one cannot be found.
+    """Return the names of the interfaces that planning needs; None where one cannot be found.
 
-    Those of the pod's cards with their bonds, those that the networks name, and of a virtual
-    function also that of its physical one.
+    These are the interfaces of the pod's cards with their bonds, those that networks name, and the
+    physical ones of virtual functions.
     """
     on = {one.seat.pci: [each.name for each in one.netdevs] for one in survey.functions}
     above = {one.seat.pci: one.seat.physical_function for one in survey.functions}
@@ -65,7 +65,7 @@ def wanted(
 
 
 def agree(survey: Survey, names: Sequence[str], links: Iterable[model.SeenLink]) -> bool:
-    """Return whether these interfaces are all there, and sit where the survey says."""
+    """Return whether all of these interfaces exist and are on the cards of the survey."""
     seen = {str(link.name): link for link in links}
     cards = {each.name: one.seat.pci for one in survey.functions for each in one.netdevs}
     ports = {port.netdev for device in survey.devices for port in device.ports}
@@ -85,14 +85,14 @@ def agree(survey: Survey, names: Sequence[str], links: Iterable[model.SeenLink])
 
 
 def with_ways(host: model.HostNetwork, ways: Iterable[model.LinkWays]) -> model.HostNetwork:
-    """Return the node with its routes over the links that may go into the pod."""
+    """Return the node with the routes and rules over its links."""
     by_name = {one.name: one for one in ways}
     links = tuple(replace(link, ways=by_name.get(link.name)) for link in host.links)
     return replace(host, links=links)
 
 
 def host_network(survey: Survey, links: Sequence[model.SeenLink]) -> model.HostNetwork:
-    """Return the node's interfaces, each with the function below it, without those of pods."""
+    """Return the node's own interfaces, each with its PCI function, without those in pods."""
     pairs = ((one, netdev) for one in survey.functions for netdev in one.netdevs)
     netdevs = {netdev.name: (one.seat.pci, netdev) for one, netdev in pairs}
     numbers = {str(link.name): link.index for link in links}
@@ -127,7 +127,7 @@ def host_network(survey: Survey, links: Sequence[model.SeenLink]) -> model.HostN
 
 
 def _routed(name: str, netdev: Netdev | None, survey: Survey) -> bool:
-    """Return whether the node is reached through a link of any kind, as far as anybody knows."""
+    """Return whether traffic of the node itself uses a link; True while that is unknown."""
     if netdev:
         return netdev.vital
     return survey.routed is None or name in survey.routed

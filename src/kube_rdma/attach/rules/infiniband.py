@@ -65,7 +65,7 @@ def awaits_port(nic: PodNic) -> bool:
 
 
 def with_own_guids(nic: PodNic, reported: FunctionSettings) -> FunctionSettings:
-    """Return what the physical function reports, with the GUIDs to be set back.
+    """Return the settings to restore: the reported ones, with the function's own GUIDs.
 
     Those that it has set (it reports zeros where it has none), else those that the function has.
     """
@@ -94,7 +94,7 @@ def partition(nic: PodNic) -> Iterator[steps.AwaitPartition]:
 
 
 def taken_as(nic: PodNic) -> InterfaceName:
-    """Return the name of a card's own link in the pod: ib<number> where a child has the pod's."""
+    """Return a card's own link name in the pod; ib<number> if a partition's has the pod's name."""
     if kinds.partition_of(nic.network) is None:
         return nic.interface
     return InterfaceName(f"ib{nic.number}")
@@ -205,5 +205,8 @@ def _refuse_early(
 
 
 def _own(card: Card | None) -> str | None:
-    """Return the GUID of the function's node, as its RDMA device shows it."""
+    """Return the GUID of the function's node in sysfs' form, by its RDMA device.
+
+    None without one.
+    """
     return device.guid_of_sysfs(card.devices[0].node_guid) if card and card.devices else None

@@ -49,7 +49,7 @@ GRACE = 60.0
 
 
 class BindingSnapshot(Frozen):
-    """The promises, bindings and files of a node at one moment.
+    """All promises, bindings and CDI files of a node at one moment.
 
     Read the files before the bindings: a binding is journalled before its file is written, so a
     file without one is then a leftover.
@@ -64,28 +64,28 @@ class BindingSnapshot(Frozen):
 
 
 class BindDecision(Frozen):
-    """The bindings that CNI ADD ends first, with their files, and the promises that it binds."""
+    """What CNI ADD does to bindings: `outdated` ones are removed, `promises` are bound."""
 
     promises: tuple[Promise, ...]
     outdated: tuple[Binding, ...]
 
 
 class Start(Frozen):
-    """The container may start."""
+    """The decision that a container may start now."""
 
 
 class Wait(Frozen):
-    """Ask again after so many seconds: the runtime may not have seen the files yet."""
+    """The decision to ask again after some seconds, as the runtime may not have seen the files."""
 
     seconds: float
 
 
 class AskPod(Frozen):
-    """The answer depends on whether the pod asked for networks, which nobody has read."""
+    """The decision that the pod has to be read first: whether it asks for networks."""
 
 
 class PodAnswer(Frozen):
-    """A pod's own answer: whether it asks for networks, or why it cannot have them here."""
+    """Whether a pod asks for networks, and why it cannot have them on this node."""
 
     uid: str = ""  # as the runtime knows it; "" where the API server has no such pod
     annotations: Mapping[str, str] = MappingProxyType({})
@@ -94,7 +94,10 @@ class PodAnswer(Frozen):
 
 
 class Write(Frozen):
-    """Bind these promises now, each in the sandbox ``at_start(nonce)``, then ask again."""
+    """The decision to bind promises without CNI, each in the sandbox ``at_start(nonce)``.
+
+    Then the caller asks again.
+    """
 
     pod: PodName
     uid: str
@@ -105,7 +108,7 @@ Gate = Start | Wait | AskPod | Write
 
 
 class Stale(Frozen):
-    """Records to forget, in this order: files, bindings with what they attached, promises."""
+    """What can be removed, in this order: files, bindings with what they attached, promises."""
 
     files: tuple[CdiFile, ...]
     bindings: tuple[Binding, ...]
@@ -114,14 +117,14 @@ class Stale(Frozen):
 
 
 def reported(holdings: tuple[Holding, ...] | None) -> tuple[Holding, ...]:
-    """Return what the kubelet reports of all pods; raise Unavailable for None: it does not."""
+    """Return the kubelet's holdings of all pods; raise Unavailable for None."""
     if holdings is None:
         raise Unavailable("The kubelet does not report which pod holds which shares.")
     return holdings
 
 
 def holders(holdings: Iterable[Holding]) -> dict[HeldShare, PodName]:
-    """Return by share the pod that holds it."""
+    """Return the pod that holds each share."""
     each = ((one, share) for one in holdings for share in one.shares)
     return {(one.resource, share): PodName(one.namespace, one.pod) for one, share in each}
 
@@ -148,10 +151,10 @@ def promise(
 
 
 def bind(snapshot: BindingSnapshot, pod: PodName, uid: str, container: ContainerId) -> BindDecision:
-    """Return the promises that CNI ADD of this sandbox has to bind; none without a share.
+    """Return the promises that CNI ADD of a sandbox binds: all of the pod, if it has any.
 
-    Every promise of the pod is meant, also those of its init containers. A repeated ADD gives the
-    same. Raise Refused while a share is attached to another pod, whose DEL is still to come.
+    Promises of init containers are among them. A repeated ADD gives the same. Raise Refused while a
+    share is attached to another pod, whose DEL is still to come.
     """
     own = (one for one in _current(snapshot.promises) if _owner(snapshot, one) == pod)
     mine = tuple(one for one in own if not _is_overtaken(snapshot, one, pod))
@@ -164,10 +167,10 @@ def bind(snapshot: BindingSnapshot, pod: PodName, uid: str, container: Container
 def suffices(
     holdings: Iterable[Holding], promises: Iterable[Promise], bindings: Iterable[Binding] = ()
 ) -> bool:
-    """Return whether what one pod holds shows which promises are its: it holds every share.
+    """Return whether one pod's holdings are enough to tell which promises belong to that pod.
 
-    Of a promise with a share of it and one of another pod, or of none, only all holdings tell. So
-    they do of a binding that has a share of it besides others.
+    They are not if a promise has a share of this pod and one of another pod, or of none, or if a
+    binding has other shares beside one of this pod.
     """
     mine = set(holders(holdings))
     several: tuple[Promise | Binding, ...] = (*promises, *bindings)
@@ -177,9 +180,9 @@ def suffices(
 def doubtful(
     promises: Collection[Promise], bindings: Iterable[Binding], held: Mapping[HeldShare, PodName]
 ) -> tuple[Binding, ...]:
-    """Return bindings without a network namespace that the kubelet may not know any more.
+    """Return bindings without a network namespace whose shares the kubelet reports no more.
 
-    It lost its checkpoint, or the pod has ended: the runtime's sandboxes tell which.
+    The kubelet lost its checkpoint, or the pod has ended: the runtime's sandboxes show which.
     """
     current = {one.nonce for one in _current(promises)}
     return tuple(
@@ -198,7 +201,7 @@ def gate(  # the six things that PreStartContainer depends on
     asked: PodAnswer | None,
     now: float,
 ) -> Gate:
-    """Decide whether the container that holds exactly these ids may start.
+    """Decide whether the container with exactly these share ids may start.
 
     `asked` is None while nobody has read the pod; it matters only where `attach` is AUTO and
     something is not bound yet. `now` is on the clock of the files. Which of a pod's containers is
@@ -230,21 +233,21 @@ def gate(  # the six things that PreStartContainer depends on
 
 
 def is_taken_over(promises: Iterable[Promise], resource: str, ids: Sequence[ShareId]) -> bool:
-    """Return whether nobody promised these shares, which another plugin calls so too.
+    """Return whether nobody promised these shares, so that another plugin gave their devices.
 
-    It, or an agent without late binding, gave their devices; the kubelet gives them to a container
-    that starts again.
+    That plugin has the same ids, or it was an agent without late binding. The kubelet gives the
+    devices to a container that starts again.
     """
     asked = {(resource, share) for share in ids}
     return all(one.held.isdisjoint(asked) for one in promises)
 
 
 def stale(snapshot: BindingSnapshot, absent: Mapping[str, float], now: float) -> Stale:
-    """Return what may be forgotten; call it only with holders that pod resources really gave.
+    """Return the promises, bindings and files that can be removed.
 
-    A promise: replaced, or nobody has held its shares for GRACE. A binding, when DEL did not come:
-    its sandbox is gone, and its promise is forgotten or no new sandbox came within GRACE. A file:
-    its binding is no more.
+    Call it only with holders that pod resources really reported. A promise: replaced, or nobody has
+    held its shares for GRACE. A binding, when DEL did not come: its sandbox is gone, and its
+    promise is forgotten or no new sandbox came within GRACE. A file: its binding is no more.
     """
     replaced = {old for one in snapshot.promises for old in one.replaces}
     since: dict[str, float] = {}
@@ -267,13 +270,13 @@ def stale(snapshot: BindingSnapshot, absent: Mapping[str, float], now: float) ->
 
 
 def _current(promises: Collection[Promise]) -> tuple[Promise, ...]:
-    """Return those of the newest generation."""
+    """Return the promises that no other promise replaces."""
     replaced = {old for one in promises for old in one.replaces}
     return tuple(one for one in promises if one.nonce not in replaced)
 
 
 def _owner(snapshot: BindingSnapshot, promise: Promise) -> PodName | None:
-    """Return the pod that holds a share of it, while no other pod does.
+    """Return the only pod that holds shares of a promise; None if none or several do.
 
     Not all shares need a holder: pod resources leave out what only an init container holds.
     """
@@ -282,7 +285,7 @@ def _owner(snapshot: BindingSnapshot, promise: Promise) -> PodName | None:
 
 
 def _is_overtaken(snapshot: BindingSnapshot, promise: Promise, pod: PodName) -> bool:
-    """Return whether the kubelet has given one of its shares to another pod since.
+    """Return whether the kubelet has since given a share of this promise to another pod.
 
     Nobody may hold that share as far as pod resources show: an init container of the other pod has
     it. Which Allocate came later is by the wall clock; when it stepped back, the two wait as
@@ -297,7 +300,7 @@ def _is_overtaken(snapshot: BindingSnapshot, promise: Promise, pod: PodName) -> 
 
 
 def holder(held: Mapping[HeldShare, PodName], asked: Collection[HeldShare]) -> PodName:
-    """Return the pod that holds shares of one resource; raise Refused where that is not one."""
+    """Return the only pod that holds these shares of one resource; raise Refused without one."""
     pods = {held[share] for share in asked if share in held}
     (resource,) = {resource for resource, _ in asked}
     if len(pods) == 1:
@@ -316,7 +319,7 @@ def holder(held: Mapping[HeldShare, PodName], asked: Collection[HeldShare]) -> P
 
 
 def _since(snapshot: BindingSnapshot, promise: Promise, pod: PodName) -> float | None:
-    """Return since when a file binds this promise in the pod's living sandbox; None: never."""
+    """Return the time from which a file has bound this promise for its pod; None without one."""
     for binding in snapshot.bindings:
         if (
             binding.nonce == promise.nonce
@@ -345,9 +348,9 @@ def _unattached(promise: Promise, pod: PodName) -> Refused:
 def _conflicts(
     snapshot: BindingSnapshot, mine: Iterable[Promise], pod: PodName, uid: str
 ) -> tuple[Binding, ...]:
-    """Return bindings of other living pods with a share or an owned card of these promises.
+    """Return other living pods' bindings with a share or an owned card of these promises.
 
-    Raise Refused for the first that its pod needs; the others never were for theirs.
+    Raise Refused for the first that its pod needs; the others were never meant for their pods.
     """
     mine = tuple(mine)
     wanted = frozenset[HeldShare]().union(*(one.held for one in mine))
@@ -373,7 +376,7 @@ def _conflicts(
 
 
 def _is_anothers(snapshot: BindingSnapshot, binding: Binding) -> bool:
-    """Return whether a sandbox has a binding that never was for its pod.
+    """Return whether a sandbox has a binding that was never meant for its pod.
 
     A pod that ended without a sandbox leaves its promise for a minute; the next pod with one of its
     shares takes it for that of its init container, as long as nobody holds the others. When the
@@ -409,7 +412,7 @@ _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})")
 
 
 def cdi_works(kubelet_version: str | None, runtime: Runtime | None) -> tuple[bool, str]:
-    """Return whether a pod gets CDI devices of a device plugin, and a sentence with the reason."""
+    """Return whether pods get CDI devices from device plugins, and why, as a sentence."""
     kubelet = _version(kubelet_version)
     if kubelet is None:
         return False, "The version of the kubelet is not known."
@@ -453,7 +456,7 @@ def _text(version: Version) -> str:
 
 
 def renumbered(specs: Iterable[PoolSpec], mode: NamespaceMode) -> Iterator[str]:
-    """Yield a sentence about each pool whose containers may get nodes that change afterwards."""
+    """Yield a sentence about each pool whose containers may keep outdated device nodes."""
     for spec in specs:
         row = terms(spec)
         if mode is NamespaceMode.EXCLUSIVE and row.owns and row.attach is Attach.NONE:
@@ -466,7 +469,7 @@ def renumbered(specs: Iterable[PoolSpec], mode: NamespaceMode) -> Iterator[str]:
 def refuse_renumbered(
     plans: Sequence[Plan], placed: Sequence[PodNic], devices: Sequence[Device]
 ) -> None:
-    """Raise Outdated when a device that moved is not what its container was given.
+    """Raise Outdated if a moved device has other device nodes than its container got.
 
     `devices` are as they are since the move.
     """

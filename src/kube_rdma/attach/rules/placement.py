@@ -77,13 +77,16 @@ def choices(
 
 
 def _freedom(entry: MatchedEntry) -> tuple[bool, bool, bool, int]:
-    """Return the order of choice: claims, named cards, single rails, then any card."""
+    """Return the sort key of choice: claims first, then named cards, single rails, any card."""
     rails = entry.network.rails
     return entry.ask.held is None, named(entry) is None, not rails, len(rails)
 
 
 def named(entry: MatchedEntry) -> str | None:
-    """Return the card that entry or network names: interface, PCI address, MAC or identity."""
+    """Return the card that the entry or its network names; None if none is named.
+
+    It is an interface, PCI address, MAC or identity.
+    """
     return entry.ask.device_id or entry.network.device
 
 
@@ -93,7 +96,7 @@ def is_named_by_pod(entry: MatchedEntry) -> bool:
 
 
 def not_lent(entry: MatchedEntry) -> Refused:
-    """Return the refusal of a card that the pod names without a share or a network that lends."""
+    """Return the refusal for a named card of which the pod has no share, and that is not lent."""
     device = entry.ask.device_id
     problem = f"the network lends no cards, and the pod holds no share of {device} for it"
     remedy = (
@@ -104,7 +107,7 @@ def not_lent(entry: MatchedEntry) -> Refused:
 
 
 def _refuse_overruled(entry: MatchedEntry, node: HostNetwork) -> None:
-    """Raise Refused where the pod names another card than the network's document."""
+    """Raise Refused where the pod names a card other than its network's."""
     word, own = entry.ask.device_id, entry.network.device
     if word is None or own is None or word.lower() == own.lower():
         return
@@ -114,7 +117,7 @@ def _refuse_overruled(entry: MatchedEntry, node: HostNetwork) -> None:
 
 
 def _named_by(entry: MatchedEntry) -> str:
-    """Return the field that names the card."""
+    """Return the field in which the card is named."""
     if entry.ask.device_id:
         return "deviceID"
     return "device" if isinstance(entry.network, kinds.DeviceNetwork) else "master"
@@ -132,7 +135,7 @@ def link_of(card: Card, node: HostNetwork) -> HostLink | None:
 
 
 def base_of(link: HostLink, way: Way, node: HostNetwork) -> HostLink:
-    """Return the link below a virtual one on this card: the bond that the card is in, if any.
+    """Return the link on which a virtual one is made: the card's, or the bond that it is in.
 
     A slave takes no macvlan and no ipvlan itself (macvlan_port_create, drivers/net/macvlan.c:
     netdev_is_rx_handler_busy).
@@ -143,7 +146,7 @@ def base_of(link: HostLink, way: Way, node: HostNetwork) -> HostLink:
 
 
 class _CardChooser(Frozen):
-    """Gives out the shares of a pod, one to each network."""
+    """A distribution of a pod's shares and their cards among its networks."""
 
     granted: Sequence[GrantedShare]
     node: HostNetwork
@@ -199,7 +202,7 @@ class _CardChooser(Frozen):
         return match
 
     def _on_rails(self, wanted: Sequence[int]) -> Callable[[Card], bool]:
-        """Return a test for cards on these rails; any card passes if no rails are known."""
+        """Return a test for cards on these rails; any card passes if the rails are not known."""
         rails = dict(self.node.rails)
         return lambda card: not (wanted and rails) or rails.get(card.id) in wanted
 
@@ -234,7 +237,7 @@ class _CardChooser(Frozen):
 
 
 def _refuse_two_kinds(placed: Sequence[PodNic]) -> None:
-    """Raise Refused for macvlan and ipvlan on one interface, which the kernel gives to one kind.
+    """Raise Refused for macvlan and ipvlan on one interface, which the kernel forbids.
 
     Both have the interface's rx_handler: macvlan_port_create, ipvlan_port_create say EBUSY.
     """
@@ -249,7 +252,7 @@ def _refuse_two_kinds(placed: Sequence[PodNic]) -> None:
 
 
 def with_pods(node: HostNetwork, attachments: Iterable[Attachment]) -> HostNetwork:
-    """Return the node with the links that its pods have by these attachments."""
+    """Return the node with the links that attachments have moved into pods."""
     taken = [
         (step.link.name, step.pci, str(one.sandbox.pod))
         for one in attachments
@@ -261,7 +264,7 @@ def with_pods(node: HostNetwork, attachments: Iterable[Attachment]) -> HostNetwo
 
 
 def is_link(link: HostLink, name: str) -> bool:
-    """Return whether a name, PCI address or MAC means this interface."""
+    """Return whether this name, PCI address or MAC is the interface's."""
     return name == link.name or name.lower() in (link.pci, link.mac.lower())
 
 
@@ -363,7 +366,7 @@ def _holder(node: HostNetwork, pci: str | None, *names: str) -> str | None:
 
 
 def _refuse_owned(entry: MatchedEntry, link: HostLink, node: HostNetwork) -> None:
-    """Raise Refused for a card that the kubelet gives out, and did not give to this pod."""
+    """Raise Refused for a card that only holders of a share may use, if the pod has none."""
     owner = next((of for card, of in node.owned if link_of(card, node) is link), None)
     if owner:
         problem = f"{link.name} belongs to {owner}, and the pod holds no share of it"
@@ -371,7 +374,7 @@ def _refuse_owned(entry: MatchedEntry, link: HostLink, node: HostNetwork) -> Non
 
 
 def _refuse_virtual(entry: MatchedEntry, link: HostLink) -> None:
-    """Raise Refused for a link that is no card's: it may lead to other networks or pods."""
+    """Raise Refused for a link that is not a card's: it may lead to other networks or pods."""
     if link.kind or link.pci is None:
         what = f"a virtual link ({link.kind})" if link.kind else "no card's own link"
         problem = f"{link.name} is {what}, and a pod may name cards alone"
@@ -379,7 +382,7 @@ def _refuse_virtual(entry: MatchedEntry, link: HostLink) -> None:
 
 
 def _refuse_enslaved(entry: MatchedEntry, link: HostLink, card: Card | None) -> None:
-    """Raise Refused for a slave: bond or bridge would lose it, and not get it back.
+    """Raise Refused for a link in a bond or bridge, which would lose it for good.
 
     RoCE LAG may name the bond itself as the interface of its port, so the card's own count too.
     """
@@ -407,7 +410,7 @@ def _way(entry: MatchedEntry, share: GrantedShare | None, link: HostLink) -> Way
 
 
 def _refuse_parent(entry: MatchedEntry, way: Way, link: HostLink) -> None:
-    """Raise Refused for a link on which the kernel makes no virtual one of this kind."""
+    """Raise Refused for an interface on which no virtual link of this kind can be made."""
     mtu = entry.network.mtu
     if link.bonded and way in (Way.MACVLAN, Way.IPVLAN):
         problem = f"{link.name} is enslaved to {link.master}, so the kernel makes no {way} on it"
@@ -430,7 +433,7 @@ def _refuse_parent(entry: MatchedEntry, way: Way, link: HostLink) -> None:
 def _rdma(
     entry: MatchedEntry, way: Way, card: Card, link: HostLink, node: HostNetwork
 ) -> tuple[str | None, tuple[str, ...]]:
-    """Return the kind of soft link to make, or the card's devices that the pod will use."""
+    """Return the kind of soft RDMA link to make, if any, and the RDMA devices that the pod uses."""
     own = [device for device in card.devices if not device.is_soft]
     exclusive = node.namespace_mode is NamespaceMode.EXCLUSIVE
     if own:

@@ -116,7 +116,7 @@ def decode_attributes(payload: bytes) -> tuple[Attribute, ...]:
 
 
 def values_by_type(payload: bytes) -> dict[int, bytes]:
-    """Return attributes by type, the last of repeated ones; for callers that need few of many."""
+    """Return the attributes of a payload by type; of repeated ones the last."""
     return dict(_values(payload))
 
 
@@ -216,7 +216,7 @@ def _kernel_sentence(message: Message) -> str:
 
 
 class Netlink:
-    """A conversation with one netlink family of the network namespace it was opened in."""
+    """A socket of one netlink family, in the network namespace in which it was opened."""
 
     def __init__(self, family: int) -> None:
         """Raise OSError when the kernel has no such family (EPROTONOSUPPORT)."""
@@ -230,9 +230,9 @@ class Netlink:
         self._sequence = 0
 
     def be_strict(self) -> None:
-        """Let the kernel filter a dump by the index in its request, which it does since Linux 4.20.
+        """Have the kernel filter dumps by the index in the request, as it can since Linux 4.20.
 
-        Before that it tells everything, as it does on a socket that is not strict.
+        Before that it dumps everything, as it does for a socket that is not strict.
         """
         with suppress(OSError):
             self._socket.setsockopt(_SOL_NETLINK, _STRICT, 1)

@@ -93,7 +93,7 @@ LOST = "lost"  # not an action of the kernel: events were dropped, anything may 
 
 
 class Uevent(Frozen):
-    """One announcement: `action` is the kernel's word (add, remove, change, move …) or LOST."""
+    """A kernel event of a device: `action` is add, remove, change, move …, or LOST."""
 
     action: str
     subsystem: str = ""
@@ -119,7 +119,7 @@ def decode(datagram: bytes, sender: int) -> Uevent | None:
 
 
 class Uevents(Listener[Uevent]):
-    """The kernel's events, as they come: ``async with Uevents() as uevents: async for …``."""
+    """A Listener for kernel events of devices: ``async with Uevents() as uevents: async for …``."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -139,7 +139,10 @@ _INDEX = struct.Struct("=4xI")  # the same place in struct ifinfomsg and struct 
 
 
 class News(StrEnum):
-    """The subject of an event; LOST: events were dropped, anything may have changed."""
+    """What a routing netlink event is about.
+
+    LOST means dropped events: anything may have changed.
+    """
 
     LINK = "link"
     LINK_GONE = "link gone"
@@ -152,7 +155,7 @@ _TYPES = {16: News.LINK, 17: News.LINK_GONE, 20: News.ADDRESS, 21: News.ADDRESS_
 
 
 class RtnlEvent(Frozen):
-    """One announcement about the interface with this index (0: about none in particular).
+    """An event about the interface with this index; index 0 stands for no particular one.
 
     Of a link also its name and kind (IFLA_INFO_KIND), as far as they are told.
     """
@@ -194,7 +197,7 @@ def _event(news: News, payload: bytes) -> RtnlEvent:
 
 
 class RtnlEvents(Listener[RtnlEvent]):
-    """The kernel's events, as they come: ``async with RtnlEvents() as events: async for …``."""
+    """A Listener for events of interfaces: ``async with RtnlEvents() as events: async for …``."""
 
     def __init__(self) -> None:
         super().__init__(socket.NETLINK_ROUTE, _GROUPS, decode_link_event, RtnlEvent(News.LOST))

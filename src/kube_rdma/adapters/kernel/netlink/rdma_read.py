@@ -102,7 +102,7 @@ def read_mode() -> NamespaceMode:
 
 
 def by_index(device: LinkDevice) -> bytes:
-    """Return the body of a request that means this device."""
+    """Return the body of a request about this RDMA device, which names the device's index."""
     return codec.encode_attributes([codec.Attribute(Attr.DEV_INDEX, _U32.pack(device.index))])
 
 

@@ -39,7 +39,7 @@ _END_PATIENCE, _PAUSE = 5.0, 0.02  # seconds
 
 
 def devices(netlink: Netlink) -> tuple[LinkDevice, ...]:
-    """Return the namespace's devices with ports; interfaces of other namespaces have no name."""
+    """Return the namespace's RDMA devices with ports; interfaces elsewhere have no name."""
     rdma_devices = []
     for device in _listed(netlink):
         try:
@@ -96,7 +96,7 @@ def make_device(
 
 
 class PodRdma(Frozen):
-    """The RDMA devices of the node and of one pod: a socket bound to the namespace of each.
+    """RDMA devices of the node and of one pod, by a socket in the namespace of each.
 
     `pci_of` says on which function a device sits, wherever it is: its name is another one since its
     driver was bound anew, and that may be another device's now. `devices` is the node's
@@ -110,7 +110,7 @@ class PodRdma(Frozen):
     patience: float = 30.0  # seconds, for who moves before; a device of mlx5 takes less than one
 
     def move(self, step: MoveRdma, namespace: int) -> None:
-        """Move a device into the pod; do nothing if only the pod has it."""
+        """Move an RDMA device from the node into the pod; do nothing if it was moved already."""
         with self._alone(step.device):
             here = self.find(self.node, step)
             if here is None:
@@ -120,7 +120,7 @@ class PodRdma(Frozen):
             _move(self.node, here, namespace)
 
     def remove(self, undo: RemoveRdma) -> None:
-        """Remove a soft device whose interface is in the pod; it goes by itself with that."""
+        """Remove a soft RDMA device from the pod; do nothing if it is gone with its interface."""
         for device in devices(self.pod):
             if device.name != undo.name or not netdev_of(device):
                 continue
@@ -131,7 +131,7 @@ class PodRdma(Frozen):
                     raise judged(f"removing the RDMA device {device.name}", error) from error
 
     def give_back(self, undo: GiveBackRdma, namespace: int) -> None:
-        """Bring a device home; the kernel itself does when a namespace ends (rdma_dev_exit_net)."""
+        """Move an RDMA device from the pod back to the node; do nothing if the node has it."""
         with self._alone(undo.device):
             if self.find(self.node, undo):
                 return
@@ -153,7 +153,7 @@ class PodRdma(Frozen):
         return next((one for one in _listed(self.pod) if self.pci_of(one.name) == pci), None)
 
     def _alone(self, device: str) -> AbstractContextManager[None]:
-        """Lock the device folder; raise Unavailable if others hold it too long, or without it."""
+        """Lock the device folder; raise Unavailable if it is missing or locked for too long."""
         busy = (
             f"other RDMA devices of this node have moved for {self.patience:g} s, {device} waits "
             "for them; it is tried again"
@@ -166,7 +166,7 @@ def _interface(step: MakeRdma | RestoreRdma) -> str:
 
 
 def _listed(netlink: Netlink) -> tuple[LinkDevice, ...]:
-    """Return the devices without their ports."""
+    """Return the RDMA devices of a namespace, without their ports."""
     payloads = netlink.ask(rdma_read.NLDEV | rdma_read.Command.GET, dump=True)
     return tuple(map(rdma_read.decode_device, payloads))
 

@@ -54,7 +54,7 @@ _Attributes = Mapping[int, bytes]
 
 
 class Interface(Frozen):
-    """A link with what only this adapter asks: its hardware type, group and permanent MAC.
+    """A link with attributes that only this adapter needs, such as its permanent MAC.
 
     `alternative_names` are further names (``ip link property``), each of which is taken for every
     other link of the namespace, and for a new name of this one. systemd gives them to cards.
@@ -72,9 +72,7 @@ class Interface(Frozen):
         return name == self.seen.name or name in self.alternative_names
 
     def ours(self, mark: str) -> bool:
-        """Return whether the link carries `mark`, or was made by kube-rdma a moment ago and has
-        none yet.
-        """
+        """Return whether the link has kube-rdma's `mark`, or is just being made by kube-rdma."""
         return self.seen.alias == mark or (not self.seen.alias and self.group == GROUP)
 
 
@@ -123,9 +121,9 @@ def seen_links(netlink: codec.Netlink) -> tuple[SeenLink, ...]:
 
 
 def seen_named(netlink: codec.Netlink, names: Iterable[str]) -> tuple[SeenLink, ...]:
-    """Return those of these links that are there, with their addresses; other links cost nothing.
+    """Return the links of these names that exist, with their addresses.
 
-    `netlink` is strict from now on.
+    Only these links are asked for, so other links cost nothing. `netlink` is made strict.
     """
     netlink.be_strict()
     links = [one.seen for name in names if (one := interface_named(netlink, name))]
@@ -136,7 +134,7 @@ def seen_named(netlink: codec.Netlink, names: Iterable[str]) -> tuple[SeenLink, 
 
 
 def _addresses(netlink: codec.Netlink, index: int = 0) -> dict[int, list[tuple[Address, int]]]:
-    """Return addresses by link index; of one link alone where the kernel can filter."""
+    """Return addresses and prefix lengths by link index; with `index`, those of one link."""
     addresses: dict[int, list[tuple[Address, int]]] = {}
     for payload in netlink.ask(_GETADDR, _ADDRESS.pack(0, 0, 0, 0, index), dump=True):
         for at, address, length in decode_address(payload):
@@ -175,7 +173,7 @@ def seen_routes(netlink: codec.Netlink, links: Iterable[SeenLink]) -> tuple[AddR
 
 
 def link_ways(netlink: codec.Netlink, links: Iterable[SeenLink]) -> tuple[LinkWays, ...]:
-    """Return the routes and rules of each of these links; links without any are left out.
+    """Return the routes and rules over each of these links; leave out links without any.
 
     A route of several next hops names no single link, and is left out.
     """
@@ -199,7 +197,7 @@ def link_ways(netlink: codec.Netlink, links: Iterable[SeenLink]) -> tuple[LinkWa
 
 
 def seen_rules(netlink: codec.Netlink) -> tuple[AddRule, ...]:
-    """Return the rules that send packets from one address to a table."""
+    """Return the routing rules that send packets from one address to a table."""
     payloads = netlink.ask(_GETRULE, _ROUTE.pack(*[0] * 9), dump=True)
     return tuple(rule for payload in payloads for rule in decode_rule(payload))
 
@@ -262,9 +260,10 @@ def is_permanent(payload: bytes) -> bool:
 
 
 class UnicastRoute(Frozen):
-    """A route as an answer to GETROUTE has it; `out` is the index of its interface, 0 for none.
+    """A route in an answer to GETROUTE; `out` is the index of its interface, 0 for none.
 
-    `is_automatic`: the kernel makes it with an address, or a router's advertisement does.
+    `is_automatic` is true of a route that the kernel makes with an address or for a router's
+    advertisement.
     """
 
     family: int
@@ -340,7 +339,7 @@ def _address(value: bytes) -> Address:
 
 
 def default_interfaces(netlink: codec.Netlink) -> tuple[str, ...]:
-    """Return the interfaces of the main table's default routes, IPv4 and IPv6, each once, sorted.
+    """Return the sorted interfaces of default routes in the main table, IPv4 and IPv6.
 
     Raise Unavailable when the kernel does not answer.
     """
@@ -412,9 +411,9 @@ def read_default_routes() -> tuple[str, ...]:
 
 
 def read_holders(own: Mapping[str, str]) -> dict[str, str]:
-    """Return, by interface, the description in `own` of the node's address that it has.
+    """Return the interfaces that have one of the node's addresses, with its description.
 
-    Raise Unavailable when the kernel does not say.
+    `own` has the descriptions by address. Raise Unavailable when the kernel does not answer.
     """
     if not own:
         return {}

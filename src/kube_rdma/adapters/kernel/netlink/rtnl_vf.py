@@ -46,7 +46,7 @@ _STATES = (*pools.LinkState,)  # IFLA_VF_LINK_STATE_*, from 0
 
 
 class Physical(Frozen):
-    """The interface of a physical function with its virtual ones, by number.
+    """The interface of a physical function and the settings of its virtual functions, by number.
 
     `has_parent`: the kernel says what it sits on, which it does since Linux 5.14.
     """
@@ -57,19 +57,22 @@ class Physical(Frozen):
 
 
 class Setting(Frozen):
-    """A change of one setting: what it sets, in words, and the request."""
+    """A change of one setting of a virtual function: its description and its netlink request."""
 
     what: str
     request: NetlinkRequest
 
 
 def set_function(node: codec.Netlink, step: pools.SetFunction) -> None:
-    """Set a virtual function; raise Refused where the card cannot, Unavailable when it is gone."""
+    """Change settings of a virtual function; raise Refused where the card cannot.
+
+    Raise Unavailable when the function is gone.
+    """
     _set(node, step.place, step.wanted, undoing=False)
 
 
 def reset_function(node: codec.Netlink, undo: pools.ResetFunction) -> None:
-    """Take the settings of a virtual function back; nothing when it is gone.
+    """Restore the settings of a virtual function; do nothing when the function is gone.
 
     Some drivers know no way back from an administrative MAC (be2net, qed: EINVAL for zeros). It
     stays with the function then, and the next pod's MAC replaces it.
@@ -104,7 +107,7 @@ def _set(
 def seen_functions(
     node: codec.Netlink, places: Collection[pools.FunctionPlace]
 ) -> tuple[tuple[pools.FunctionPlace, pools.FunctionSettings], ...]:
-    """Return the settings of the functions that exist; each physical function is asked once."""
+    """Return the settings of the virtual functions at these places, as far as they exist."""
     above = {place.pci: place for place in places}
     physical = {pci: _find(node, place) for pci, place in above.items()}
     return tuple(
@@ -173,15 +176,16 @@ def decode_physical(payload: bytes) -> Physical:
 
 
 def sent(body: bytes) -> pools.FunctionSettings:
-    """Decode the settings in a request made by `changes`."""
+    """Decode the settings that a request made by `changes` would set."""
     listed = codec.values_by_type(body[_LINK.size :])[_VFINFO_LIST]
     return _settings(codec.values_by_type(codec.values_by_type(listed)[_VF_INFO]), errors.ETHERNET)
 
 
 def _find(node: codec.Netlink, place: pools.FunctionPlace) -> Physical | None:
-    """Return the physical function: by its index at planning, else by its PCI function among all.
+    """Return the interface of the physical function that has a virtual one; None if it is gone.
 
-    In switchdev mode it has many interfaces, and one of them alone tells of virtual functions.
+    It is looked up by the index at planning, else by the PCI function. In switchdev mode that
+    function has many interfaces, and only one of them tells of virtual functions.
     """
     here = _at(node, place.physical.index)
     if here and not _is(here, place):
@@ -194,7 +198,7 @@ def _find(node: codec.Netlink, place: pools.FunctionPlace) -> Physical | None:
 
 
 def _is(physical: Physical, place: pools.FunctionPlace) -> bool:
-    """Compare PCI functions; where the kernel names none, index and name have to agree."""
+    """Return whether an interface is the planned one: by PCI function, else by name."""
     seen = physical.interface.seen
     return seen.pci == place.pci if physical.has_parent else seen.name == place.physical.name
 
@@ -232,7 +236,7 @@ def _settings(facts: Mapping[int, bytes], hardware: int) -> pools.FunctionSettin
 def _vlan(
     first: pools.FunctionSettings, then: pools.FunctionSettings
 ) -> tuple[int, int, pools.VlanProtocol]:
-    """Return VLAN, priority and protocol: of `first`, else of `then`, else as without a VLAN."""
+    """Return VLAN, priority and protocol from `first`, else from `then`, else for no VLAN."""
     return (
         _or(first.vlan, then.vlan, 0),
         _or(first.qos, then.qos, 0),

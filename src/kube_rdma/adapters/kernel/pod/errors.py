@@ -37,12 +37,15 @@ ETHERNET, INFINIBAND = 1, 32  # ARPHRD_*, include/uapi/linux/if_arp.h
 
 
 def errno_of(error: BaseException) -> int | None:
-    """Return the errno behind an Unavailable of netlink/codec.py, None if there is none."""
+    """Return the errno of a netlink error, None if it has none."""
     return error.__cause__.errno if isinstance(error.__cause__, OSError) else None
 
 
 def judged(act: str, error: Unavailable) -> KubeError:
-    """Return the error for the kernel's refusal `error` of `act`; its sentence is kept."""
+    """Return the error for an `act` that the kernel refused: Refused if there is a remedy.
+
+    Otherwise it is Unavailable. The kernel's sentence is kept.
+    """
     remedy = _REMEDIES.get(errno_of(error) or 0)
     if remedy is None:
         return Unavailable(f"{act}: {error}")
@@ -58,7 +61,7 @@ def mtu_too_large(name: str, mtu: int, parent: str, most: int) -> Refused:
 
 
 def invalid_link(step: steps.MakeLink, parent_mtu: int, hardware: int) -> Refused | None:
-    """Return the meaning of EINVAL for a new link, if its parent explains it."""
+    """Return the error for EINVAL on a new link, as far as its parent explains it."""
     if step.kind.value in {"macvlan", "ipvlan"} and hardware == INFINIBAND:
         return Refused(
             f"{step.kind} {step.name} cannot be made: {step.parent.name} is InfiniBand",
@@ -75,9 +78,10 @@ def invalid_link(step: steps.MakeLink, parent_mtu: int, hardware: int) -> Refuse
 
 
 def busy_parent(act: str, step: steps.MakeLink, error: Unavailable) -> Unavailable | None:
-    """Return the meaning of EBUSY for a new link: its parent's frames go to another kind of link.
+    """Return the error for EBUSY on a new link: its parent has links of another kind.
 
-    See netdev_is_rx_handler_busy in macvlan_port_create and ipvlan_port_create. It may end.
+    See netdev_is_rx_handler_busy in macvlan_port_create and ipvlan_port_create. It may end by
+    itself.
     """
     other = {"macvlan": "ipvlan", "ipvlan": "macvlan"}.get(step.kind.value)
     if errno_of(error) != errno.EBUSY or other is None:
@@ -100,7 +104,7 @@ def no_link_here(name: str) -> Unavailable:
 
 
 def no_carrier(step: steps.Probe, seconds: float) -> Unavailable:
-    """Return the error for an interface without carrier, through which nobody can be asked."""
+    """Return the error for an interface without carrier, over which no host can be asked."""
     return Unavailable(
         f"{step.name} has no carrier after {seconds:g} s, so the network cannot be asked about "
         f"{step.address}"

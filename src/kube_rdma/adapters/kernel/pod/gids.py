@@ -64,7 +64,7 @@ def gid_table(device: str, devices: Path = DEVICES) -> GidTable:
 
 
 def crowded(wanted: Mapping[str, int], devices: Path = DEVICES) -> tuple[GidTable, ...]:
-    """Return GID tables that may lack room for `wanted` more addresses, a number by device.
+    """Return the GID tables that may be too full; `wanted` has the new addresses by device.
 
     The kernel fills a table from its beginning, so a look at its end is enough for most.
     """
@@ -92,7 +92,7 @@ def pci_of(devices: Path, device: str) -> PciAddress | None:
 
 
 def await_gid(step: AwaitGid, devices: Path = DEVICES, patience: float = PATIENCE) -> None:
-    """Wait until the device lists the GID; raise what is in the way after `patience` seconds.
+    """Wait until a device lists a GID; raise an error after `patience` seconds.
 
     Raise Refused when the table is full, Unavailable when the GID does not come or the device goes.
     """
@@ -136,7 +136,10 @@ def _numbers(port: Path) -> list[str]:
 
 
 def _entries(port: Path, gap: int | None) -> Iterator[GidEntry]:
-    """Yield the used entries until `gap` empty ones in a row; without `gap`, of the whole table."""
+    """Yield used entries of a GID table.
+
+    Stop after `gap` empty ones in a row, if `gap` is given.
+    """
     empty, index = 0, 0
     while gap is None or empty < gap:
         value = _read(f"{port}/gids/{index}")

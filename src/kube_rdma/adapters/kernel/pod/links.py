@@ -62,7 +62,7 @@ class PodLinks(Frozen):
         _send(self.pod, rtnl_write.mark_link(step), f"marking {step.name}")
 
     def _make_apart(self, step: steps.MakeLink) -> None:
-        """Make a link under a temporary name and rename it, as the node has a link of its name.
+        """Make a link under a temporary name, since the node has a link of its name, and rename it.
 
         Before Linux 6.15 the kernel looks for the new name where the request comes from
         (rtnl_newlink, net/core/rtnetlink.c).
@@ -77,7 +77,7 @@ class PodLinks(Frozen):
         _send(self.pod, rename, f"naming {step.kind} {step.name}")
 
     def _send_new(self, step: steps.MakeLink) -> None:
-        """Request a link whose parent is in the pod, where alone its index is known."""
+        """Request a new link; its parent's index is looked up in the pod's namespace."""
         if not step.inside:
             _send(self.node, rtnl_write.make_link(step, self.namespace))
             return
@@ -181,7 +181,7 @@ class PodLinks(Frozen):
             self.remove(wanted[name])
 
     def give_back(self, undo: steps.GiveBackLink) -> None:
-        """Move a link out of the pod under its old name, then restore it on the node."""
+        """Move a link from the pod to the node under its old name, and restore its settings."""
         self._seen.clear()
         link = pick(rtnl_read.interfaces(self.pod), undo, undo.name, undo.link.name)
         if link:
@@ -206,14 +206,17 @@ class PodLinks(Frozen):
         restore_on_node(self.node, undo)
 
     def _on_node(self, step: steps.TakeLink) -> rtnl_read.Interface | None:
-        """Return the link by its index at planning, which is one small answer; else among all."""
+        """Return a card's link on the node, by its index at planning, else among all links."""
         here = rtnl_read.interface_at(self.node, step.link.index)
         if here and pick([here], step, step.link.name):
             return here
         return pick(rtnl_read.interfaces(self.node), step, step.link.name)
 
     def link(self, name: InterfaceName) -> rtnl_read.Interface:
-        """Return a link of the pod, read anew after each change of links; raise Unavailable."""
+        """Return a link of the pod by name; raise Unavailable.
+
+        Links are cached until one changes.
+        """
         if name not in self._seen:
             link = rtnl_read.interface_named(self.pod, name)
             if link is None:
@@ -367,7 +370,7 @@ def _mac_after_reset(netlink: Netlink, index: int) -> str:
 def pick(
     links: Iterable[rtnl_read.Interface], card: steps.TakeLink | steps.GiveBackLink, *names: str
 ) -> rtnl_read.Interface | None:
-    """Return the card's own link among these, None if it is not there.
+    """Return the card's own link among these, None if it is missing.
 
     The function that it sits on decides. The kernel does not tell one for every link (virtio, Linux
     before 5.14): then two of index, MAC and name have to agree, since each alone may be another's.
@@ -387,7 +390,7 @@ def pick(
 
 
 def described(link: rtnl_read.Interface) -> str:
-    """Describe a link that stands in the way, in words."""
+    """Return a description of a link that is in the way of another, for an error."""
     kind = f"a {link.seen.kind}" if link.seen.kind else "a card's own"
     if link.seen.alias:
         return f"{kind} marked {link.seen.alias!r}"
@@ -395,9 +398,9 @@ def described(link: rtnl_read.Interface) -> str:
 
 
 def _send(netlink: Netlink, request: NetlinkRequest, act: str = "", *, harmless: int = 0) -> None:
-    """Send a request; with `act` the error says what could not be done.
+    """Send a request; raise the error of a refusal, which names `act` if given.
 
-    The errno `harmless` is no error: it says that it is so already.
+    The errno `harmless` is no error: it means that nothing is left to do.
     """
     try:
         rtnl_write.send(netlink, request)
@@ -455,7 +458,7 @@ class PodSysctls:
             return None
 
     def _opened(self, path: str, flags: int) -> AbstractContextManager[int]:
-        """Return a descriptor of the file; raise OSError, and as check_path and open_inside."""
+        """Return an open descriptor of a sysctl's file; raise OSError, or as check_path."""
         check_path(path)
         top, _, name = path.partition("/conf/")
         if top not in {"net/ipv4", "net/ipv6"}:
@@ -478,7 +481,7 @@ def check_path(path: str) -> None:
 
 
 def judged(path: str, value: str, error: OSError) -> KubeError:
-    """Return the error that the errno of a sysctl means."""
+    """Return the error for a sysctl that could not be written, by the errno."""
     if error.errno == errno.ENOENT:
         return Refused(f"the pod has no sysctl {path}", remedy="Name one that its kernel has")
     if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:

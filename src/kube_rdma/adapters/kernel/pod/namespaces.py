@@ -52,7 +52,7 @@ def make_namespace() -> int:
 
 
 def _apart(enter: Callable[[], None], opener: Callable[[], T]) -> T:
-    """Call `opener` in a thread that `enter` has brought elsewhere, and return what it opened."""
+    """Call `opener` in a new thread, after `enter` there, and return what it opened."""
     opened: Future[T] = Future()
 
     def inside() -> None:
@@ -81,7 +81,7 @@ def links_inside(namespace: Namespace) -> tuple[PodLink, ...]:
 
 
 def _enter(namespace: Namespace) -> None:
-    """Move this thread into `namespace`."""
+    """Move this thread into a network namespace; raise Refused or Unavailable."""
     try:
         if isinstance(namespace, int):
             _setns(namespace)
@@ -115,7 +115,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def namespace_fault(namespace: Namespace, error: OSError) -> Unavailable | Refused:
-    """Say what the kernel's refusal to enter a namespace means."""
+    """Return the error for a namespace that the kernel refused to enter."""
     if error.errno in _GONE:
         return Unavailable(f"the network namespace {_name(namespace)} is gone")
     if error.errno in _DENIED:

@@ -193,7 +193,7 @@ def frames(packet: socket.socket, until: float) -> Iterator[bytes]:
 def _talk(
     mac: bytes, address: Address
 ) -> tuple[int, bytes, Callable[[bytes, Address], bytes | None]]:
-    """Return for an address's family: protocol, question, the function that reads an answer."""
+    """Return how to probe an address of its family: protocol, question, decoder of answers."""
     if isinstance(address, IPv4Address):
         return _ARP, arp_probe(mac, address), arp_speaker
     return _IPV6, solicitation(mac, address), advertiser

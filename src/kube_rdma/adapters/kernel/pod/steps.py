@@ -63,16 +63,16 @@ class PodNetwork(Protocol):
         """
 
     def undo(self, undo: steps.Undo) -> None:
-        """Take a Step back; do nothing if that is done already, or there was nothing to take back.
+        """Undo a Step; do nothing if it is undone already, or was never run.
 
-        Raise as run, and Broken when the card's old name is another's now.
+        Raise as run, and Broken when another interface has the card's old name now.
         """
 
     def links(self) -> tuple[SeenLink, ...]:
-        """Return the pod's interfaces alone, with their addresses."""
+        """Return the pod's interfaces with their addresses, and nothing else."""
 
     def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
-        """Return the state now; `sysctls` are paths to read, `functions` the node's to ask."""
+        """Return the pod's present state, with these sysctls and settings of these functions."""
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def open_pod(
 
 
 class _LivePod:
-    """A pod whose namespace is there."""
+    """The network of a pod whose namespace exists."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class _LivePod:
         self._links.take(step)
 
     def _inside(self, pci: PciAddress) -> Path | None:
-        """Return the folder of a function's RDMA device in the pod's sysfs; None without one."""
+        """Return the sysfs folder of a function's RDMA device in the pod; None without a device."""
         device = self._rdma.inside(pci)
         return self._sysfs.devices(device.name) / device.name if device else None
 
@@ -210,7 +210,7 @@ def seen_device(
     gids: tuple[tuple[str, Address], ...],
     links: tuple[SeenLink, ...],
 ) -> SeenRdma:
-    """Return an RDMA device with those of its GIDs that are the pod's.
+    """Return an RDMA device with only those of its GIDs that belong to the pod.
 
     A card that all pods share lists the GIDs of all: the pod's are those whose address is on an
     interface of its own.
@@ -259,10 +259,10 @@ class _GonePod:
 
 
 class _Side:
-    """Descriptors that stay bound to the namespace of the thread that opens them.
+    """The netlink sockets and the namespace of one side, the node's or the pod's.
 
-    `namespace` stands for it itself, `rtnl` and `rdma` are sockets; `rdma` is None where the kernel
-    has no RDMA.
+    `namespace` is a descriptor of the namespace, `rtnl` and `rdma` are sockets in it. `rdma` is
+    None where the kernel has no RDMA.
     """
 
     def __init__(self) -> None:

@@ -94,7 +94,7 @@ class SriovCards(Frozen):
             self._await(place, act, set(waiting if now == act.wanted else range(act.wanted)))
 
     def _change(self, place: Path, act: pools.SetFunctions, now: int) -> None:
-        """Make the functions; those that are to get addresses have no drivers yet."""
+        """Set the number of virtual functions; ones that get addresses stay without drivers."""
         try:
             self._switch(place, act, on=act.autoprobe and not (self.give and act.wanted))
             if now:
@@ -107,7 +107,7 @@ class SriovCards(Frozen):
             raise _judged(place, act, error) from error
 
     def _bind(self, place: Path, act: pools.SetFunctions, waiting: Sequence[int]) -> None:
-        """Let the kernel bind drivers, also to functions that it has not tried yet."""
+        """Let the kernel bind drivers to all functions, also to those that have none yet."""
         try:
             self._switch(place, act, on=True)
         except OSError as error:
@@ -121,7 +121,7 @@ class SriovCards(Frozen):
                 # Its driver does not like it; that is found out in a moment.
 
     def _switch(self, place: Path, act: pools.SetFunctions, *, on: bool) -> None:
-        """Let the kernel bind drivers to new functions or not; before 4.12 there is no choice."""
+        """Set whether the kernel binds drivers to new functions; before 4.12 it always does."""
         wanted, switch = str(int(on)), place / AUTOPROBE
         try:
             now = switch.read_text().strip()
@@ -135,9 +135,9 @@ class SriovCards(Frozen):
             self.write(switch, wanted)
 
     def _await(self, place: Path, act: pools.SetFunctions, missing: set[int]) -> None:
-        """Wait until each of these was ready once: a pod may have taken one since.
+        """Wait until each of these functions has been ready once: a pod may have taken one since.
 
-        The kernel announces them, but whoever waits for all has to look all the same.
+        The kernel announces functions, but a wait for all of them has to look at each anyway.
         """
 
         def ready() -> bool:
@@ -172,7 +172,10 @@ def _unready(
 
 
 def locked(place: Path, name: str, patience: float) -> AbstractContextManager[None]:
-    """Keep others that ask from changing this card meanwhile; the lock ends with its holder."""
+    """Lock a card against other processes that change its virtual functions.
+
+    The lock ends with the process that has it.
+    """
     busy = (
         f"another process has changed the virtual functions of {name} for {patience:g} s; it is "
         "tried again."
@@ -192,7 +195,7 @@ def _gone(name: str) -> Unavailable:
 
 
 def _judged(place: Path, act: pools.SetFunctions, error: OSError) -> KubeError:
-    """Return the error that an errno of the two files means."""
+    """Return the error for an errno of the sysfs files that change virtual functions."""
     if not (place / NUMBER).exists():
         return _gone(act.name)
     if error.errno == errno.EBUSY:
@@ -240,7 +243,7 @@ _PORT = 23  # characters of the GUID at the end of an IPoIB interface's address
 
 
 def give_addresses(act: pools.SetFunctions, numbers: Sequence[int]) -> None:
-    """Tell the physical function the addresses of its virtual ones of these numbers.
+    """Set the addresses of the virtual functions of these numbers, at the physical function.
 
     Raise Refused for what its driver does not take, Unavailable when it has no interface here.
     """
@@ -249,7 +252,7 @@ def give_addresses(act: pools.SetFunctions, numbers: Sequence[int]) -> None:
 
 
 def tell(node: Netlink, act: pools.SetFunctions, numbers: Sequence[int]) -> None:
-    """Set addresses through the node's socket, see give_addresses."""
+    """Set addresses of virtual functions through the node's netlink socket, as give_addresses."""
     above = _interface(node, act)
     for number in numbers:
         place = pools.FunctionPlace(
@@ -261,7 +264,7 @@ def tell(node: Netlink, act: pools.SetFunctions, numbers: Sequence[int]) -> None
 
 
 def settings(above: Interface, number: int) -> pools.FunctionSettings:
-    """Return the settings with the addresses of the virtual function with this number."""
+    """Return the settings that give a virtual function its own MAC, or GUIDs on InfiniBand."""
     if above.hardware == INFINIBAND:
         guid = made_of(above.seen.mac[-_PORT:], number, _GUID)
         return pools.FunctionSettings(
@@ -271,14 +274,14 @@ def settings(above: Interface, number: int) -> pools.FunctionSettings:
 
 
 def made_of(own: str, number: int, octets: int) -> str:
-    """Return an address made of a card's own and a number, marked as locally administered."""
+    """Return an address derived from a card's own and a number, marked as locally administered."""
     address = bytearray(blake2b(f"{own.lower()}/{number}".encode(), digest_size=octets).digest())
     address[0] = address[0] & 0xFC | 0x02
     return address.hex(":")
 
 
 def _interface(node: Netlink, act: pools.SetFunctions) -> Interface:
-    """Return the card's interface, by name where the kernel tells no function (before 5.14)."""
+    """Return the card's interface, by its name where the kernel tells no PCI function."""
     candidates = [one for one in interfaces(node) if not one.seen.virtual]
     at_function = (one for one in candidates if one.seen.pci == act.physical)
     by_name = (one for one in candidates if one.seen.pci is None and one.seen.name == act.name)

@@ -37,7 +37,7 @@ _GROUP_BIT = 0x01  # in the first octet of a MAC
 def read_uses(
     names: Collection[str], sysfs: Path | None = None, nfs: Path = NFS_SERVERS
 ) -> dict[str, Use]:
-    """Return the use of each interface; one that is not surely this namespace's is left out.
+    """Return what the node uses each interface for; leave out those of other namespaces.
 
     Raise Unavailable when the kernel does not say.
     """
@@ -89,7 +89,7 @@ def _beyond(link: SeenLink, routes: Sequence[AddRoute], rules: Sequence[AddRule]
 
 
 def _around(link: SeenLink, routes: Sequence[AddRoute]) -> Iterator[Subnet]:
-    """Yield the main table's subnets around full-length addresses, and the next hops there."""
+    """Yield the subnet around each single-host address of a link, and the next hop there."""
     mine = [route for route in routes if route.name == link.name and route.table is None]
     for address, length in link.addresses:
         around = [r for r in mine if address in r.to and 0 < r.to.prefixlen < r.to.max_prefixlen]
@@ -101,13 +101,13 @@ def _around(link: SeenLink, routes: Sequence[AddRoute]) -> Iterator[Subnet]:
 
 
 def _way(routes: Sequence[AddRoute], server: Address) -> str | None:
-    """Return the interface that leads to an address by the main table, None if no route does."""
+    """Return the interface of the main table's best route to an address; None without one."""
     ways = [one for one in routes if one.table is None and server in one.to]
     return max(ways, key=lambda way: way.to.prefixlen).name if ways else None
 
 
 def _same(tree: SysfsTree, link: SeenLink) -> bool:
-    """Return whether sysfs shows this very link, and not one of its name elsewhere."""
+    """Return whether the link of this name in sysfs is the same as this one."""
     place = f"class/net/{link.name}"
     index = tree.text(f"{place}/ifindex", required=False)
     return (index, tree.text(f"{place}/address", required=False)) == (str(link.index), link.mac)
@@ -153,9 +153,9 @@ def _nfs(servers: Path) -> Iterator[tuple[str, Address]]:
 
 
 def _called(what: str, text: str) -> Iterator[tuple[str, Address]]:
-    """Yield a name for people and the address in `text`; nothing if it is no IP address.
+    """Yield a server's description and IP address; nothing if `text` is no IP address.
 
-    A local NVMe disk has none, Fibre Channel has another.
+    A local NVMe disk has no address, Fibre Channel has one of another kind.
     """
     with suppress(ValueError):
         yield f"{what} of {text}", ip_address(text)

@@ -81,9 +81,9 @@ class FunctionDrivers(Frozen):
             raise no_partition(step, sorted(set(self._partitions(step, inside)) - {0}))
 
     def await_port(self, pci: PciAddress, inside: Path | None) -> None:
-        """Wait until a port of the function is ACTIVE; `inside` as for await_partition.
+        """Wait until a port of the function is ACTIVE; raise Refused with its state if not in time.
 
-        Raise Refused with its state when it is not in time.
+        `inside` is the device's folder where a pod has it.
         """
         if not waited(lambda: PortState.ACTIVE in self._states(pci, inside), self.fabric_patience):
             raise inactive_port(pci, tuple(self._states(pci, inside)), self.fabric_patience)

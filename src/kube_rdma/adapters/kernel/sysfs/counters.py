@@ -90,7 +90,7 @@ class CounterFiles:
         return readings
 
     def _count_gids(self, root: int, readings: CounterReadings) -> None:
-        """Count used GIDs for the next look; ports that are new come first."""
+        """Count the used GIDs of some ports for the next round, ports without a count first."""
         self._looks += 1
         ports = [(device.name, port.number) for device in readings.devices for port in device.ports]
         self._turns = {port: self._turns.get(port, 0) for port in ports}
@@ -120,7 +120,7 @@ def as_number(data: bytes) -> int | None:
 
 
 class _KnownFolder(Struct):
-    """The counters that a folder had when it was listed, and what its files said last."""
+    """The counter files of a folder, with their last contents and the values parsed from them."""
 
     identity: tuple[int, int, int]
     names: tuple[str, ...]
@@ -130,7 +130,7 @@ class _KnownFolder(Struct):
     unread: int = 0
 
     def hear(self, said: Sequence[bytes | int]) -> None:
-        """Take in what the files say now; only what has changed is parsed again."""
+        """Store the files' present contents; parse only those that changed."""
         for place, now in enumerate(said):
             if now != self.said[place]:
                 self.values[place] = as_number(now.strip()) if isinstance(now, bytes) else None
@@ -146,14 +146,14 @@ _KnownFolders = dict[str, _KnownFolder]
 
 
 def _is_unread(said: bytes | int) -> bool:
-    """Decide whether a file that has no number should have one."""
+    """Decide whether a file without a number should have had one."""
     if isinstance(said, int):
         return said not in _SILENT
     return said.strip() not in (b"", _NOT_AVAILABLE)
 
 
 class _CounterReader:
-    """The reader of one look: `unread` counts failed values, `seen` are the folders of the look."""
+    """A reader for one round; `unread` counts failed values, `seen` has the folders read."""
 
     def __init__(self, earlier: _KnownFolders) -> None:
         self.unread = 0
@@ -262,7 +262,7 @@ def _shown(text: bytes) -> str:
 
 
 class _Folder:
-    """A context that opens a folder of sysfs: its descriptor, None if there is no such folder."""
+    """A context that opens a folder of sysfs and yields its descriptor; None without a folder."""
 
     def __init__(self, path: str, above: int | None) -> None:
         self._path, self._above = path, above
@@ -288,7 +288,7 @@ def _names(folder: int | None) -> list[str]:
 
 
 def _pci_of(device: int) -> PciAddress | None:
-    """Return the function below a device that is open; None for soft ones and other buses."""
+    """Return the PCI function of an open device; None for soft devices and other buses."""
     try:
         place = os.readlink("device", dir_fd=device)
     except OSError:
@@ -305,7 +305,7 @@ Mount = Callable[[int], int]
 def read_inside(
     sandboxes: Iterable[Sandbox], mount: Mount = mount_inside
 ) -> tuple[tuple[PodPlaceCounters, ...], int]:
-    """Return counters of the sandboxes' namespaces, and how many could not be entered.
+    """Return counters in the sandboxes' namespaces, and how many could not be entered.
 
     One that is gone, or whose path leads to a later namespace, is neither: its pod has ended.
     """
@@ -331,7 +331,7 @@ def read_inside(
 
 
 class PortReading(Frozen):
-    """The states of one port; UNKNOWN of a port that is not there any more."""
+    """The logical and physical state of one RDMA port; UNKNOWN if the port is gone."""
 
     device: str
     number: int

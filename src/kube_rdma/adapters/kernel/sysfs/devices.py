@@ -110,7 +110,7 @@ def read_devices(root: Path, names: Iterable[str]) -> tuple[tuple[Device, ...], 
 
 
 def _moved(tree: SysfsTree, name: str) -> Device | None:
-    """Return a device that is a pod's alone, with all that the node's sysfs has: its device nodes.
+    """Return the little that the node's sysfs shows of a device in a pod: its device nodes.
 
     They are of no namespace (uverbs_class, drivers/infiniband/core/uverbs_main.c).
     """
@@ -170,7 +170,7 @@ def _device(
 
 
 def _check_places(tree: SysfsTree, devices: tuple[Device, ...]) -> None:
-    """Blame a name that leads to a device which another name leads to already."""
+    """Add a fault for each device name that leads to the same device as another name."""
     owners: dict[str | None, str] = {}
     for device in devices:
         path = f"{DEVICES}/{device.name}"
@@ -217,7 +217,7 @@ def _on_netdevs(
     *,
     switchdev: bool,
 ) -> Iterator[Port]:
-    """Yield ports with their interfaces, as well as sysfs can tell; RDMA netlink knows better."""
+    """Yield ports with their network interfaces, as far as sysfs tells."""
     merged = links.of_merged(tree.place(f"{path}/device")) if len(ports) > 1 else ()
     found = of_ports(ports, site.netdevs, merged, links.dev_port, switchdev=switchdev)
     for port in ports:
@@ -280,7 +280,7 @@ def _char_devices(tree: SysfsTree, devices: tuple[str, ...]) -> dict[str, list[C
 
 
 def _chars_of(tree: SysfsTree, device: str) -> tuple[CharDevice, ...]:
-    """Return a device's character devices; hardware lists them beside it, a soft one among all."""
+    """Return a device's character devices, which sysfs lists beside it or, if soft, elsewhere."""
     chars = []
     for folder in _CHARS:
         beside = f"{DEVICES}/{device}/device/{folder.rpartition('/')[2]}"
@@ -292,7 +292,7 @@ def _chars_of(tree: SysfsTree, device: str) -> tuple[CharDevice, ...]:
 
 
 def _char_device(tree: SysfsTree, kind: CharKind, path: str) -> CharDevice | None:
-    """Return a character device; its path is the uevent's DEVNAME, where devtmpfs puts the node."""
+    """Return a character device; its path is made of DEVNAME in its uevent file."""
     if tree.place(path, required=True) is None:
         return None
     numbers = tree.matching(f"{path}/dev", _DEV)
@@ -309,7 +309,10 @@ def _word(tree: SysfsTree, path: str, words: type[Word], *, numbered: bool = Fal
 
 
 def _spelled(tree: SysfsTree, path: str, text: str | None, words: type[Word]) -> Word:
-    """Return the word that a text of the kernel is; UNKNOWN, and a fault, if it is none."""
+    """Return the enum member that the kernel's text means.
+
+    UNKNOWN, and a fault, for another text.
+    """
     unknown = words["UNKNOWN"]
     if text is None:
         return unknown

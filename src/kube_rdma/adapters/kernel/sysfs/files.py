@@ -69,7 +69,7 @@ class SysfsFiles:
 
 
 def _same(root: Path, real: str) -> bool:
-    """Return whether both paths lead to one place; a missing one does not."""
+    """Return whether both paths lead to the same file; false if one is missing."""
     try:
         return root.samefile(real)
     except OSError:

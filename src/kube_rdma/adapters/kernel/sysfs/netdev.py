@@ -26,7 +26,7 @@ _LOWER, _UPPER = "lower_", "upper_"  # netdev_adjacent_sysfs_add(), net/core/dev
 
 
 class DeviceSite(Frozen):
-    """The place of one RDMA device in the machine; `seat` is None without a PCI function.
+    """Where an RDMA device sits: PCI position and interfaces; `seat` is None without PCI.
 
     A `soft` device sits on no function of its own: the seat is its interface's.
     """
@@ -42,7 +42,7 @@ class DeviceSite(Frozen):
 
 
 def is_auxiliary(name: str) -> bool:
-    """Return whether a name is of the auxiliary bus, such as mlx5_core.sf.4."""
+    """Return whether a name is a device's on the auxiliary bus, such as mlx5_core.sf.4."""
     return _AUXILIARY.fullmatch(name) is not None
 
 
@@ -166,7 +166,7 @@ def read_functions(tree: SysfsTree, pci: PciTree, seen: NetdevTree) -> tuple[Fun
 
 
 def _functions_netdevs(tree: SysfsTree, seen: NetdevTree) -> dict[str, tuple[Netdev, ...]]:
-    """Return interfaces by the place of their function, without those of its sub-functions."""
+    """Return interfaces by their PCI function's path, without those of sub-functions."""
     names: dict[str, list[str]] = {}
     for name in tree.names(NETDEVS, required=False):
         place = tree.place(f"{NETDEVS}/{name}")
@@ -186,7 +186,7 @@ class NetdevTree:
         self._read: dict[str, Netdev | None] = {}
 
     def of(self, names: Sequence[str]) -> tuple[Netdev, ...]:
-        """Return these interfaces of one function, representors last.
+        """Return these interfaces of one PCI function, representors last.
 
         One alone is never a representor, so nobody asks the kernel what it is.
         """
@@ -197,10 +197,10 @@ class NetdevTree:
         return tuple(sorted((one for one in read if one), key=lambda one: one.representor))
 
     def of_merged(self, place: str | None) -> tuple[Netdev, ...]:
-        """Return the uplinks of further functions of a card which have no RDMA device themselves.
+        """Return interfaces of other functions whose ports the device at `place` has too.
 
-        That of the function at `place` is theirs as well (LAG, multiport eswitch); a virtual
-        function has the ports of its own alone.
+        So it is with LAG and multiport eswitch, where further functions of a card have no RDMA
+        device; a virtual function has only its own ports.
         """
         slot, _, _ = (place or "").rpartition(".")
         found: list[Netdev] = []
@@ -213,7 +213,7 @@ class NetdevTree:
         return tuple(one for one in found if not one.representor)
 
     def in_switch(self, netdevs: Sequence[Netdev], ports: Sequence[Port]) -> bool:
-        """Decide by its interfaces whether a device with these ports is in switchdev mode.
+        """Decide whether a device is in switchdev mode, by its interfaces and ports.
 
         Representors are elsewhere at times, or not made yet: then the uplink names the switch, as
         it does out of that mode too, where ports have GIDs.

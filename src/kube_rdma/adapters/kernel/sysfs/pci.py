@@ -50,7 +50,7 @@ def function_above(place: str | None) -> str | None:
 
 
 class PciTree:
-    """The PCI functions of one sysfs tree. Faults go to the tree."""
+    """The PCI functions of one sysfs tree; what cannot be read becomes a fault of the tree."""
 
     def __init__(self, tree: SysfsTree) -> None:
         self._tree = tree
@@ -62,7 +62,7 @@ class PciTree:
         self._listed = dict.fromkeys(tree.names(FUNCTIONS, required=False))
 
     def seat(self, place: str | None) -> PciPosition | None:
-        """Return where the PCI function at or above `place` sits, None if there is none."""
+        """Return the position of the PCI function at or above `place`, None without one."""
         function = function_above(place)
         if function is None:
             return None
@@ -151,7 +151,7 @@ class PciTree:
         return Gpu(seat, pci_class, *ids, driver.rpartition("/")[2] if driver else None)
 
     def _class(self, name: str) -> int | None:
-        """Return a function's class; None if a tree lacks it, which has no GPUs and cards then."""
+        """Return a function's PCI class; None where the tree has no such file."""
         if name not in self._classes:
             self._classes[name] = self._number(f"{FUNCTIONS}/{name}/class", required=False)
         return self._classes[name]

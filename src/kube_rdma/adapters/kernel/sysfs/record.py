@@ -31,9 +31,10 @@ _UNUSED_GID = b"0000:0000:0000:0000:0000:0000:0000:0000"
 
 
 class _Rule(Frozen):
-    """A rule for copying a folder: patterns of files and, each with its own rule, of folders.
+    """A rule for copying a folder: patterns of its files, and the rules of its subfolders.
 
-    A name is a regular expression. A link is copied, and what it leads to if a folder's name it is.
+    Names are regular expressions. A link is copied; so is its target if the link's name is that of
+    a folder.
     """
 
     files: str = ""
@@ -135,7 +136,7 @@ def record(
 
 
 class _Copy:
-    """One copy under way. Paths are relative to the root, and free of links on the way."""
+    """A copy of a sysfs tree in progress; paths are relative to its root and free of links."""
 
     def __init__(self, source: Path, to: Path) -> None:
         self._root = os.path.realpath(source)
@@ -173,7 +174,7 @@ class _Copy:
             self.folder(function, rule)
 
     def _entry(self, path: str, rule: _Rule) -> None:
-        """Copy what has a folder's name: a folder, a link to one, or whatever is there instead."""
+        """Copy the folder at `path`, or the link there with its target, or a file in its place."""
         source = f"{self._root}/{path}"
         if os.path.islink(source):
             self._link(path)

@@ -41,7 +41,7 @@ class SysfsTree:
         self.faults: list[Fault] = []
 
     def blame(self, path: str, reason: str) -> None:
-        """Write down that `path` could not be understood."""
+        """Add the fault that the file at `path` could not be understood."""
         self.faults.append(Fault(path, reason))
 
     def text(self, path: str, *, required: bool = True) -> str | None:
