@@ -451,7 +451,7 @@ class PluginAddresses(_Endpoint):
         )
 
     async def _check(self, call: Call) -> None:
-        """Raise Broken: for STATUS with any trouble of the node, for CHECK with the container's."""
+        """Raise Broken for faults of addresses: the node's for STATUS, a container's for CHECK."""
         problems = [str(one) for one in await self._needs.giver.check()]
         if call.verb is Verb.CHECK:
             problems = [one for one in problems if call.container in one]

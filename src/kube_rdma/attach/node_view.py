@@ -142,7 +142,7 @@ class NodeView:
         annotations: Mapping[str, str],
         holdings: Sequence[Holding],
     ) -> None:
-        """Hand what networks made for a pod to its claims, and settings to its containers."""
+        """Pass the interfaces made for a pod to its claims; write settings for its containers."""
         made = ClaimingSandbox(sandbox, holdings, annotations, edits)
         await self._asked.kubelet.claims.settle(made)
 
@@ -229,7 +229,10 @@ class NodeView:
         return (*by_plugin, *by_claim)
 
     def _granted(self, pool: Pool, container: str, share: ShareId) -> attachment.GrantedShare:
-        """Return a share with what Allocate gave early; after a restart, what it would give now."""
+        """Return a granted share.
+
+        If its device nodes were given early, those that Allocate gave.
+        """
         shares = [pool.index[share]]
         whole = granted_share(container, pool, share, granted_cards(pool, shares))
         if not whole.early:
@@ -371,7 +374,7 @@ class NodeView:
             self._asked.warn(pod, "UnsuitableMode", warning, True)
 
     async def _whole(self, definition: NetworkDefinition) -> NetworkDefinition:
-        """Make the pool that a network brings along, log its warnings once, return the network."""
+        """Return a network; create its IPPool if missing, and log the document's warnings once."""
         for warning in self._notices.news(definition.network.name, *definition.warnings):
             log.warning("network definition warning", warning=warning)
         await self.bring(definition.ipam)

@@ -38,7 +38,10 @@ log = structlog.get_logger()
 
 
 class ShareLimits:
-    """The limits of one node; `groups` None: the agent does not see the node's control groups."""
+    """The limits of RDMA objects that pods' shares have on one node.
+
+    `groups` is None where the agent does not see the node's control groups.
+    """
 
     def __init__(self, groups: RdmaGroups | None, pools: Pools) -> None:
         self._groups = groups
@@ -46,7 +49,7 @@ class ShareLimits:
 
     @property
     def by_resource(self) -> Mapping[str, RdmaLimits]:
-        """Return what a share may take now, of the resources that have limits."""
+        """Return the limits of a share, for each resource that has limits."""
         return allocation.limited(self._pools() or {})
 
     @property
@@ -57,7 +60,7 @@ class ShareLimits:
     async def hold(
         self, uid: str, granted: Sequence[GrantedShare], used: allocation.UsedDevices = ()
     ) -> tuple[str, ...]:
-        """Have a pod held to the limits of these shares; return devices that cannot be counted.
+        """Limit a pod to what its shares allow; return devices that the kernel does not count.
 
         `used` are devices of its interfaces. Raise KubeError when the kernel does not hold it.
         """
@@ -76,13 +79,13 @@ class ShareLimits:
     async def lift(
         self, uid: str, granted: Sequence[GrantedShare], used: allocation.UsedDevices
     ) -> None:
-        """Take away what an earlier policy limited; raise KubeError."""
+        """Remove the limits that an earlier policy set for a pod; raise KubeError."""
         if self._groups:
             group = await asyncio.to_thread(self._groups.find, uid)
             await _compare(self._groups, uid, group, allocation.device_limits(granted, {}, used))
 
     def uses(self, sandboxes: Iterable[Sandbox]) -> tuple[PodDeviceUse, ...]:
-        """Return what these pods have of the devices that are limited for them.
+        """Return how many RDMA objects these pods use, of devices with limits.
 
         It blocks. A pod whose group has ended has nothing.
         """
@@ -102,7 +105,7 @@ class ShareLimits:
         return tuple(uses)
 
     async def _written(self, uid: str, wanted: Sequence[DeviceLimits]) -> tuple[str, ...]:
-        """Limit the devices; return those among them that the kernel does not count."""
+        """Set these limits for a pod; return those devices that the kernel does not count."""
         if self._groups is None:
             raise Refused(
                 "the agent cannot hold pods to rdmaLimits, for it does not see the node's control "
@@ -119,7 +122,7 @@ class ShareLimits:
 async def _compare(
     groups: RdmaGroups, uid: str, group: str, wanted: Sequence[DeviceLimits]
 ) -> tuple[DeviceLimits, ...]:
-    """Write what the kernel does not have; return what it has then. Raise KubeError."""
+    """Write limits that differ from the kernel's; return all limits afterwards. Raise KubeError."""
     seen = (await asyncio.to_thread(groups.read, group)).limits
     different = allocation.differing(wanted, seen)
     if not different:
@@ -134,7 +137,7 @@ async def _compare(
 
 
 class RoundDependencies(Frozen):
-    """All that the rounds work with."""
+    """Everything that the rounds of limits depend on."""
 
     limits: ShareLimits
     listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]  # of the runtime; raises Unavailable
@@ -146,7 +149,7 @@ class RoundDependencies(Frozen):
 
 
 class ShareLimitRounds:
-    """The rounds of one node: ``await ShareLimitRounds(...).run()``."""
+    """Rounds that set the limits of a node's pods: ``await ShareLimitRounds(...).run()``."""
 
     def __init__(self, dependencies: RoundDependencies, pause: float = ROUND_SECONDS) -> None:
         self._needs = dependencies
@@ -155,7 +158,7 @@ class ShareLimitRounds:
         self._are_left = dependencies.limits.is_able  # those of an earlier policy, perhaps
 
     async def run(self) -> None:
-        """Run rounds until cancelled."""
+        """Run rounds of limits until cancelled."""
         while True:
             try:
                 await self.round()
@@ -165,10 +168,10 @@ class ShareLimitRounds:
             await asyncio.sleep(self._pause)
 
     async def round(self) -> None:
-        """Compare once; raise KubeError when the kubelet or the runtime does not answer.
+        """Set all pods' limits once; raise KubeError without an answer of kubelet or runtime.
 
-        What cannot be held for one pod holds up no other. Where nothing is limited, and nothing
-        was, nobody is asked.
+        A failure for one pod holds up no other. Nobody is asked while there are no limits, now or
+        left.
         """
         limited_now = bool(self._needs.limits.by_resource)
         if not limited_now and not self._are_left:
@@ -186,7 +189,7 @@ class ShareLimitRounds:
         self._are_left = limited_now
 
     async def before_start(self, resource: str, shares: Sequence[ShareId]) -> None:
-        """Have the pod that holds these shares held to its limits; raise KubeError."""
+        """Set the limits of the pod that holds these shares; raise KubeError."""
         holdings = reported(await self._needs.holdings())
         pod = holder(holders(holdings), {(resource, share) for share in shares})
         sandboxes = [one for one in await self._needs.listed() if one.ready and one.pod == pod]
@@ -196,7 +199,7 @@ class ShareLimitRounds:
             await self._hold(pod, sandbox.uid, holdings)
 
     async def prepared(self, claim: PreparedClaim) -> None:
-        """Have the pods of a claim held to their limits; raise KubeError.
+        """Set the limits of the pods of a claim; raise KubeError.
 
         One of several may not have begun: the kubelet makes a pod's group before it asks for its
         claims.
@@ -208,7 +211,7 @@ class ShareLimitRounds:
             await self._hold(PodName(claim.claim.namespace, user.name), user.uid, holdings)
 
     async def _hold(self, pod: PodName, uid: str, holdings: Sequence[Holding]) -> None:
-        """Raise KubeError where a pod cannot be held to the limits of all that it has.
+        """Set the limits of one pod for all that it holds; raise KubeError if that fails.
 
         What cannot be lifted ends with the pod; a node that cannot limit has nothing to lift.
         """
@@ -229,7 +232,7 @@ class ShareLimitRounds:
 
 
 def not_counted(devices: Sequence[str]) -> str:
-    """Return why devices have no limits, as a sentence for logs and people."""
+    """Return the sentence that the kernel cannot limit these devices."""
     return (
         f"The kernel counts no objects of {listed(devices)}: its driver does not register with the "
         "rdma controller, or the device is gone."

@@ -39,12 +39,12 @@ async def pending_pods(cluster: Cluster, node: str) -> tuple[PodClaims, ...]:
 
 
 def claimed_pod(document: Mapping[str, Any]) -> PodClaims:
-    """Return the claims of a pod that was read as people write it."""
+    """Return the claims of a pod from its object, decoded from JSON or YAML."""
     return resource_api.pod_claims(wire.stored(CLAIMING_POD, msgspec.json.encode(document)))
 
 
 async def devices_of(cluster: Cluster, pod: PodClaims) -> tuple[SliceDevice, ...]:
-    """Return the devices that the claims of a pod have been given, by any driver."""
+    """Return the devices that are allocated to a pod's claims, of any driver."""
     devices: list[SliceDevice] = []
     for name in dict.fromkeys(name for _, name in pod.claims):
         if claim := await cluster.get(RESOURCE_CLAIM, name, pod.namespace):
@@ -53,7 +53,7 @@ async def devices_of(cluster: Cluster, pod: PodClaims) -> tuple[SliceDevice, ...
 
 
 async def allocated(cluster: Cluster, claim: ClaimName) -> ResourceClaim | None:
-    """Return the claim of this name, whose uid may be another, or None."""
+    """Return the ResourceClaim of this name, whatever its uid; None without one."""
     stored = await cluster.get(RESOURCE_CLAIM, claim.name, claim.namespace)
     return resource_claim(stored) if stored else None
 
@@ -79,7 +79,7 @@ async def write_statuses(
 
 
 async def node_slices(cluster: Cluster, node: str) -> tuple[DeviceSlice, ...]:
-    """Return the ResourceSlices of a node; none before Kubernetes 1.34, which has no such kind."""
+    """Return all ResourceSlices of a node; none before Kubernetes 1.34."""
     try:
         slices = await cluster.list(RESOURCE_SLICE, Where(fields=f"spec.nodeName={node}"))
     except NotInstalled:

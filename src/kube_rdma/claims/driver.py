@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 class ClaimDriver:
-    """The driver of one agent."""
+    """The DRA driver of one agent: kubelet plugin, bookings and slices."""
 
     def __init__(
         self,
@@ -53,13 +53,16 @@ class ClaimDriver:
         self._notices = Notices()
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Take note of what is offered now, by resource, and publish the health of its devices."""
+        """Note the offered pools by resource, and publish the health of their devices."""
         self.claims.offered(pools)
         self._health.publish(health(pools.values(), self._node))
         self._begun.set()
 
     async def run(self) -> None:
-        """Serve until cancelled; raise KubeError when files or the socket cannot be made."""
+        """Serve the kubelet until cancelled.
+
+        Raise KubeError when files or socket cannot be made.
+        """
         await self._begun.wait()
         while not (works := await self._works())[0]:
             self._notices.warn(log, "claims not served", "runtime", works[1])

@@ -173,14 +173,14 @@ class ClaimParametersObject(Typed):
 
 
 def of_document(document: Document) -> model.ClaimParameters:
-    """Return the parameters of a document; raise Refused with all faults of it."""
+    """Return the claim parameters of a document; raise Refused with all of its faults."""
     text = json.dumps(document.value, separators=(",", ":"), ensure_ascii=False)
     _refuse_long(len(text.encode(errors="surrogatepass")), document.where(()))
     return validate(ClaimParametersObject, document).value()
 
 
 def of_bytes(data: bytes, source: str) -> model.ClaimParameters:
-    """Return the parameters of JSON; raise as `of_document`. `source` names it in messages."""
+    """Return the claim parameters of a JSON text; raise as `of_document`."""
     _refuse_long(len(data), source)
     return validate(ClaimParametersObject, of_json(data, source)).value()
 
@@ -197,7 +197,7 @@ _WRITERS = {model.ConfigOrigin.CLASS: "its DeviceClass", model.ConfigOrigin.CLAI
 
 
 def parameters_by_request(claim: model.ResourceClaim) -> dict[str, model.ClaimParameters]:
-    """Return what class and claim say of devices, by request; raise Refused with all faults.
+    """Return by request the parameters that class and claim give; raise Refused with all faults.
 
     A device that is only looked at (adminAccess) gets no interface, so nothing of it clashes.
     """
@@ -219,7 +219,7 @@ def parameters_by_request(claim: model.ResourceClaim) -> dict[str, model.ClaimPa
 def parameters_of(
     configs: Iterable[model.OpaqueConfig], request: str, claim: str
 ) -> model.ClaimParameters:
-    """Return what class and claim say together of a device that answers `request`.
+    """Return the parameters that class and claim give for a device of this request.
 
     `configs` are those of the allocation, of any driver; `claim` names it in messages. Raise
     Refused with all faults.
@@ -262,7 +262,7 @@ _OWN = "kube-rdma.io/"
 
 
 class WrittenConfig(Frozen):
-    """An entry of config for kube-rdma, as it is written."""
+    """A config entry for kube-rdma's driver in an object, with its place in the text."""
 
     requests: tuple[str, ...]  # that it is for; none: all
     parameters: model.ClaimParameters
@@ -270,7 +270,7 @@ class WrittenConfig(Frozen):
 
 
 class WrittenRequest(Frozen):
-    """A request, or a subrequest, as it is written."""
+    """A request or subrequest of a claim in an object, with its class."""
 
     name: str  # of a subrequest main/sub
     count: int | None = 1  # None: all devices
@@ -278,21 +278,21 @@ class WrittenRequest(Frozen):
 
 
 class WrittenClaim(Frozen):
-    """A claim as it is written in an object; a DeviceClass has no requests."""
+    """A claim in an object of a file: its requests and configs; a DeviceClass has no requests."""
 
     requests: tuple[WrittenRequest, ...]
     configs: tuple[WrittenConfig, ...]
 
 
 def places(document: Document, group: str, kind: str) -> tuple[Path, ...]:
-    """Return the paths at which an object describes claims, or a class their configuration."""
+    """Return the paths in an object of claim specs, or of a DeviceClass' configuration."""
     if group == GROUP:
         return (PLACES[kind],) if kind in PLACES else ()
     return tuple(_search(document.value, ()))
 
 
 def load(document: Document, place: Path) -> WrittenClaim:
-    """Return the claim at a place; raise Refused with all faults of entries for kube-rdma."""
+    """Return the claim at this path; raise Refused with all faults of its config for kube-rdma."""
     devices = _fields(section(document, place).value)
     requests = tuple(_requests(devices))
     configs: list[WrittenConfig] = []
@@ -337,7 +337,7 @@ def _config(
 def _strangers(
     document: Document, base: Path, names: Sequence[str], requests: Sequence[WrittenRequest]
 ) -> Iterator[Refused]:
-    """Yield a fault for each name that is no request."""
+    """Yield a fault for each name in a config that is none of the claim's requests."""
     whole = [one.name for one in requests]
     every = dict.fromkeys(name for one in whole for name in (one.partition("/")[0], one))
     for number, name in enumerate(names):
@@ -373,7 +373,7 @@ def _request(name: str, fields: Mapping[str, Value]) -> WrittenRequest:
 
 
 def selectors(document: Document, place: Path) -> Iterator[tuple[str, str, Path]]:
-    """Yield class, CEL expression and path of each selector; in a class itself the first is ""."""
+    """Yield class, CEL expression and path of each selector of a claim or class."""
     yield from _selectors(section(document, place).value, place, "")
 
 
@@ -389,7 +389,7 @@ def _selectors(value: Value, path: Path, device_class: str) -> Iterator[tuple[st
 
 
 def _search(value: Value, path: Path) -> Iterator[Path]:
-    """Yield the paths of objects whose `config` has entries `opaque`, in the order of the text."""
+    """Yield the paths of objects that have a `config` with `opaque` entries, in text order."""
     if isinstance(value, list):
         for number, entry in enumerate(value):
             yield from _search(entry, (*path, number))
@@ -411,7 +411,7 @@ def _list(value: Value) -> Sequence[Value]:
 
 
 def judged(document: Document, place: Path) -> WrittenClaim:
-    """Return the claim at a place; raise Refused with all faults of its parameters."""
+    """Return the claim at this path; raise Refused with all faults of its parameters."""
     claim = load(document, place)
     faults = dict.fromkeys(_faults(claim))
     refuse_all(Refused(problem, remedy=remedy, where=where) for where, problem, remedy in faults)
@@ -419,7 +419,7 @@ def judged(document: Document, place: Path) -> WrittenClaim:
 
 
 def _faults(claim: WrittenClaim) -> Iterator[tuple[str, str, str]]:
-    """Yield place, problem and remedy of each fault; several requests may have the same one."""
+    """Yield place, problem and remedy of each fault in a claim's parameters; some repeat."""
     if not claim.requests:
         for config in claim.configs:
             for fault in contradictions(config.parameters):
@@ -439,7 +439,7 @@ def _faults(claim: WrittenClaim) -> Iterator[tuple[str, str, str]]:
 
 
 def _placed(configs: list[WrittenConfig], fault: model.ParameterFault) -> tuple[str, str, str]:
-    """Return the fault at the last of the documents that say the field."""
+    """Return a fault with its place: the last config that sets the field."""
     section = next(
         config.section
         for config in reversed(configs)

@@ -66,7 +66,7 @@ log = structlog.get_logger()
 
 
 class ClaimMetadata:
-    """Writes the metadata files of claims, for containers to mount; one per agent."""
+    """A writer of claims' metadata files, which containers mount; one per agent."""
 
     def __init__(
         self, folder: ClaimFiles, attributes: Callable[[], prepare.MetadataAttributes]
@@ -77,7 +77,10 @@ class ClaimMetadata:
         self._notices = Notices()
 
     def mounts(self, prepared: model.PreparedClaim) -> dict[str, FileMount]:
-        """Write the files and return their mounts by request; raise Unavailable. It blocks."""
+        """Write the metadata files of a claim; return their mounts by request.
+
+        Raise Unavailable.
+        """
         files = prepare.metadata_files(prepared, self._attributes())
         texts = {request: text for request, (_, text) in files.items()}
         lying = self._folder.put(prepared.claim.uid, texts)
@@ -86,7 +89,7 @@ class ClaimMetadata:
     async def attached(
         self, prepared: model.PreparedClaim, interfaces: Sequence[AttachedInterface]
     ) -> None:
-        """Write the interfaces of its pod too; a failure is logged once and changes nothing."""
+        """Write the pod's interfaces into the metadata files; log a failure once."""
         if not prepared.pod_claim:
             return
         files = prepare.metadata_files(prepared, self._attributes(), interfaces)
@@ -111,10 +114,10 @@ WriteStatuses = Callable[[model.ClaimName, Sequence[model.DeviceStatus]], Awaita
 
 
 class ClaimStatuses:
-    """Writes the status of the devices of claims; one per agent."""
+    """A writer of the device status in ResourceClaims; one per agent."""
 
     def __init__(self, write: WriteStatuses) -> None:
-        """Write by `write`, which raises KubeError, Conflict for a claim that is gone."""
+        """Take the function `write`, which raises KubeError; Conflict if the claim is gone."""
         self._write = write
         self._wanted: dict[model.ClaimName, Statuses] = {}
         self._written: dict[model.ClaimName, Statuses] = {}
@@ -122,12 +125,12 @@ class ClaimStatuses:
         self._notices = Notices()
 
     def tell(self, claim: model.ClaimName, statuses: Statuses) -> None:
-        """Have the claim say this from now on; return at once."""
+        """Queue a status of a claim for writing, and return at once."""
         self._wanted[claim] = statuses
         self._news.set()
 
     def forget(self, claim: model.ClaimName) -> None:
-        """Leave the status of a claim that was given back as it is."""
+        """Drop the queued status of a claim that was given back."""
         self._wanted.pop(claim, None)
         self._written.pop(claim, None)
 
@@ -146,7 +149,7 @@ class ClaimStatuses:
                 failures = 0
 
     async def write(self) -> None:
-        """Write each status once; without an answer of the API server it stays wanted."""
+        """Write each queued status once; keep it queued if the API server does not answer."""
         for claim, statuses in tuple(self._wanted.items()):
             if self._written.get(claim) != statuses and not await self._try(claim, statuses):
                 continue
@@ -154,7 +157,7 @@ class ClaimStatuses:
                 del self._wanted[claim]
 
     async def _try(self, claim: model.ClaimName, statuses: Statuses) -> bool:
-        """Write a status; return whether there is nothing more to do about it."""
+        """Write a status; return False if it has to be tried again."""
         try:
             await self._write(claim, statuses)
         except Conflict:
@@ -176,12 +179,12 @@ class ClaimStatuses:
 
 
 async def no_holders(_: Collection[str]) -> Mapping[HeldShare, str]:
-    """Return no holder of a share by the device plugin."""
+    """Return no holders: nobody holds shares by the device plugin."""
     return {}
 
 
 class ClaimDependencies(Frozen):
-    """The neighbours of the bookings; what asks the API server or the runtime raises KubeError."""
+    """Everything that the bookings of claims depend on."""
 
     journal: Journal[model.PreparedClaim]
     cdi: CdiFolder
@@ -206,7 +209,7 @@ class ClaimDependencies(Frozen):
 
 
 class PreparedClaims(NodeClaims):
-    """The claims that are prepared on a node; one call at a time changes anything."""
+    """The bookings of claims that are prepared on a node; one call at a time changes them."""
 
     def __init__(self, dependencies: ClaimDependencies) -> None:
         """Read the journal; records that cannot be read are reported, and block nothing else."""
@@ -220,18 +223,18 @@ class PreparedClaims(NodeClaims):
 
     @property
     def booked(self) -> tuple[model.PreparedClaim, ...]:
-        """Return every claim that is prepared."""
+        """Return the bookings of all prepared claims."""
         return self._records.values
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Take note of what is offered now, by resource."""
+        """Note the pools that are offered now, by resource."""
         self._pools = pools
 
     async def prepare(self, claim: model.ClaimName) -> Sequence[model.PreparedDevice]:
-        """Return the answer to the kubelet; raise KubeError with the sentence that it shows.
+        """Book a claim's devices; return the devices for the kubelet. Raise KubeError.
 
-        A kubelet that lost its record gives no claim back: where others are in the way, those that
-        are over end first.
+        A kubelet that lost its record gives no claim back: where other claims are in the way, those
+        that are over are removed first.
         """
         try:
             return await self._prepare(claim)
@@ -274,12 +277,12 @@ class PreparedClaims(NodeClaims):
         return prepare.answer(prepared)
 
     async def unprepare(self, claim: model.ClaimName) -> None:
-        """Forget a claim; nothing there is not an error. Raise KubeError."""
+        """Remove the booking of a claim, if there is one; raise KubeError."""
         async with self._turn:
             await self._end(claim)
 
     async def restore(self) -> None:
-        """Write every CDI file again, after a start and before the kubelet hears of the driver.
+        """Write all CDI files again, at the start, before the kubelet finds the driver.
 
         A claim that is gone, while neither kubelet nor agent ran, is forgotten, unless a pod that
         it was given to is there: a restore of etcd makes pods new claims, and they keep the devices
@@ -302,7 +305,7 @@ class PreparedClaims(NodeClaims):
                     await asyncio.to_thread(self._dependencies.cdi.remove_claim, uid)
 
     async def holdings_of(self, pod: PodName) -> tuple[Holding, ...]:
-        """Return what the containers of a pod hold by claims; raise KubeError when nobody tells.
+        """Return the shares that a pod's containers hold by claims; raise KubeError if unknown.
 
         Nothing is asked where no claim of its namespace is prepared.
         """
@@ -326,12 +329,12 @@ class PreparedClaims(NodeClaims):
         return claims
 
     def seen(self, pod: model.PodClaims) -> None:
-        """Take note of a pod's claims, while one of them is prepared."""
+        """Note the claims of a pod, if one of them is prepared."""
         if claims_of(pod, self.booked):
             self._pods[pod.uid] = pod
 
     def holdings(self) -> tuple[Holding, ...]:
-        """Return what is held by claims on this node."""
+        """Return all shares that are held by claims on this node."""
         return claim_networks.node_holdings(self.booked, self._pods)
 
     def cards(self) -> frozenset[CardId] | None:
@@ -347,7 +350,7 @@ class PreparedClaims(NodeClaims):
         return frozenset(c for share in shares if share.resource not in whole for c in share.cards)
 
     async def attach(self, edits: Mapping[HeldShare, Edits]) -> None:
-        """Book what CNI ADD made for a pod as what its claims stand for from now on.
+        """Update bookings and CDI files with the device nodes that CNI ADD made for a pod.
 
         The kernel gives a device that moves into a pod new nodes. When a file changed, the runtime
         has time to see it before the pod's containers are made. Raise KubeError.
@@ -367,14 +370,14 @@ class PreparedClaims(NodeClaims):
             await asyncio.sleep(self._dependencies.settled)
 
     async def settle(self, pod: ClaimingSandbox) -> None:
-        """Write at CNI ADD what claims stand for, and for containers the devices that they hold."""
+        """Update a pod's bookings at CNI ADD, and write its containers' settings files."""
         await self.attach(pod.edits)
         self._sandboxes[pod.sandbox.container] = pod.sandbox.pod
         if self._dependencies.settings:
             await self._dependencies.settings.write(pod, self.booked, self._pools or {})
 
     async def detach(self, sandbox: ContainerId) -> None:
-        """Forget a sandbox at CNI DEL; a claim stays prepared until it is given back."""
+        """Forget a sandbox's interfaces at CNI DEL; its claims stay prepared."""
         pod = self._sandboxes.pop(sandbox, None)
         if pod and pod not in self._sandboxes.values():  # no later sandbox of the same pod
             self._inside.pop(pod, None)
@@ -383,7 +386,7 @@ class PreparedClaims(NodeClaims):
             await self._dependencies.settings.remove(sandbox)
 
     async def attached(self, pod: PodName, interfaces: Sequence[AttachedInterface]) -> None:
-        """Report the interfaces of a pod, which has no container yet, in its claims."""
+        """Write a pod's interfaces into the status and metadata of its claims."""
         if mine := self._of_pod(pod):
             inside = self._inside.setdefault(pod, {})
             inside.update({one.interface: one for one in interfaces})
@@ -397,7 +400,7 @@ class PreparedClaims(NodeClaims):
         return claims_of(of_name[-1], self.booked) if of_name else ()
 
     def _report(self, *claims: model.PreparedClaim) -> None:
-        """Report the interfaces of all pods of a claim that were seen since this agent began."""
+        """Queue statuses of these claims with the interfaces of all pods seen by this agent."""
         if not self._dependencies.statuses:
             return
         for claim in claims:
@@ -407,14 +410,14 @@ class PreparedClaims(NodeClaims):
             self._dependencies.statuses.tell(claim.claim, statuses)
 
     async def _keep(self, prepared: model.PreparedClaim) -> bool:
-        """Write the record, then the file; return whether the file changed."""
+        """Write a booking's record, then its files; return whether the CDI file changed."""
         uid, lay = prepared.claim.uid, partial(self._lay, prepared)
         if self._records.get(uid) == prepared:
             return await asyncio.to_thread(lay)
         return await self._records.put_before(uid, prepared, lay)
 
     def _lay(self, prepared: model.PreparedClaim) -> bool:
-        """Write the files of a record, in a thread; return whether the CDI file changed."""
+        """Write the files of a booking, in a thread; return whether the CDI file changed."""
         self._mark()
         hooks: tuple[RuntimeHook, ...] = ()
         if shim := self._dependencies.shim():
@@ -431,12 +434,12 @@ class PreparedClaims(NodeClaims):
         return self._dependencies.cdi.write_claim(prepared.claim.uid, devices)
 
     def _mark(self) -> None:
-        """Tell the shim in which namespaces pods may have a claim, before the kubelet goes on."""
+        """Write for the shim in which namespaces claims are prepared."""
         if self._dependencies.claimed:
             self._dependencies.claimed.keep(frozenset(one.claim.namespace for one in self.booked))
 
     async def _end(self, claim: model.ClaimName) -> None:
-        """End a claim; its file goes first, without which no container starts any more."""
+        """Remove a booking: its CDI file first, without which no container starts."""
         await self._records.refuse_foreign(claim.uid)
         await asyncio.to_thread(self._dependencies.cdi.remove_claim, claim.uid)
         if self._dependencies.metadata:
@@ -454,7 +457,7 @@ class PreparedClaims(NodeClaims):
             log.info("claim given back", claim=str(claim))
 
     async def _end_over(self) -> bool:
-        """End the claims that are over, and return whether there were any; no call waits for it."""
+        """Remove the bookings of claims that are over; return whether there were any."""
         over = [one for one in self.booked if await self._is_over(one)]
         async with self._turn:
             for prepared in over:
@@ -463,7 +466,7 @@ class PreparedClaims(NodeClaims):
         return bool(over)
 
     async def _is_over(self, prepared: model.PreparedClaim) -> bool:
-        """Return whether the claim and its pods are surely gone; not while nobody can say."""
+        """Return whether a claim and its pods are surely gone; False if that is unknown."""
         name = prepared.claim
         try:
             claim = await self._dependencies.read(name)

@@ -73,7 +73,7 @@ log = structlog.get_logger()
 
 
 class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
-    """Keeps the slices of one agent's node."""
+    """A writer of the ResourceSlices of one agent's node."""
 
     part = "slices"
     failure = "resource slices not written"
@@ -88,7 +88,7 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
         dranet: bool = False,  # devices have DRANET's names of attributes too
         heard: Callable[[Any], None] = lambda _: None,
     ) -> None:
-        """Keep the slices of a node; call `heard` with each event of those of all drivers."""
+        """Write the slices of a node; call `heard` with each event of all drivers' slices."""
         super().__init__(pace)
         self._cluster, self._name = cluster, node
         self._rail = rail
@@ -101,11 +101,11 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
         self._synced = False  # so `_stored` is what the API server has
 
     def attributes(self) -> MetadataAttributes:
-        """Return what the slices say of each device, in the form of KEP-5304."""
+        """Return each device's attributes in the slices, in the form of KEP-5304."""
         return {name: to_builtins(device.attributes) for name, device in self._shown.items()}
 
     def offered(self) -> frozenset[str] | None:
-        """Return the resources whose devices are in slices of this node; None: not known."""
+        """Return the resources whose devices are in this node's slices; None while unknown."""
         if not self._synced:
             return frozenset() if self._absent else None
         devices = (one for stored in self._stored.values() for one in stored.spec.devices)
@@ -133,7 +133,7 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
         return node
 
     async def _publish(self, writes: Publication) -> frozenset[ClaimFeature]:
-        """Write; return the features that the server dropped."""
+        """Write the planned changes of slices; return the features that the server dropped."""
         missing: frozenset[ClaimFeature] = frozenset()
         for part in writes.removed:
             if stored := self._stored.get(part.name):
@@ -155,7 +155,7 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
         return dropped(part.spec.devices, stored.spec.devices)
 
     def _do_without(self, missing: frozenset[ClaimFeature], wanted: shape.ClaimOffer) -> None:
-        """Log the features that the server has not, each once, and what follows."""
+        """Log once each feature that the server lacks, and its consequence."""
         self._without |= missing
         for feature in sorted(missing):
             for so in self._notices.news(feature, _SENTENCES[feature]):
@@ -166,7 +166,7 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
             log.warning("shares not in slices", why=why)
 
     def _publication(self, node: NodeState, wanted: shape.ClaimOffer) -> Publication:
-        """Return what has to be written now."""
+        """Return the changes of slices that have to be written now."""
         devices = shape.slices(ready(wanted, node), self._shown, self._without)
         if self._dranet:
             devices = shape.with_dranet_names(devices)
@@ -174,7 +174,7 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
         return publication(PoolSite(node.name, node.uid), stored, devices, self._without)
 
     async def run(self) -> None:
-        """Follow the slices, and write whenever they say something else, until cancelled."""
+        """Watch the slices, and write each change, until cancelled."""
         watch = partial(self._cluster.watch, RESOURCE_SLICE, _of_node(self._name))
         read = partial(self._follow, self._name, watch, self._hear)
         async with asyncio.TaskGroup() as tasks:
@@ -219,12 +219,12 @@ def _of_node(node: str) -> Where:
 
 
 def _later(_failures: int) -> float:
-    """Return seconds; a new kind or right comes rarely, and all nodes would ask for it at once."""
+    """Return seconds until the next try, long and random, as all nodes would ask at once."""
     return spread(REFUSED_SECONDS)
 
 
 class ClaimedGpus(NodeSlices):
-    """The GPUs of one node that drivers hand out by claims."""
+    """The GPUs of one node that other drivers give by claims."""
 
     def __init__(
         self, cluster: Cluster, node: str, *, wait: Callable[[int], float] = _later
@@ -247,9 +247,9 @@ class ClaimedGpus(NodeSlices):
     async def expected(
         self, resource: str, held: Sequence[ClaimedDevice], gpus: ClaimGpus
     ) -> tuple[Gpu, ...]:
-        """Return the GPUs of pods that may just be asking for `resource`; none if not known.
+        """Return the GPUs of pods that may be about to get `resource`; none if unknown.
 
-        Of several such pods it is all their GPUs: the kubelet does not tell which one asks.
+        If several such pods exist, it is the GPUs of all: the kubelet does not say which one asks.
         """
         try:
             async with asyncio.timeout(ANSWER_SECONDS):

@@ -72,7 +72,7 @@ _HAS_NUMA = f'"numaNode" in device.attributes["{_STANDARD}"]'
 
 
 class Reach(StrEnum):
-    """The farthest place of a card from its GPU; a wider one takes a nearer card first."""
+    """How far a card may be from its GPU; nearer cards are always preferred."""
 
     ROOT = "root"  # at the same PCIe root
     NUMA_NODE = "numa-node"
@@ -110,7 +110,7 @@ class ClaimOptions(Frozen):
 
     @property
     def gpus_lead(self) -> bool:
-        """Return whether each GPU stands before its card, a share that no other GPU has."""
+        """Return whether each request for a GPU comes before its card, as shared cards require."""
         return self.shared and self.card_count == self.gpus
 
 
@@ -196,7 +196,7 @@ def claim_objects(options: ClaimOptions) -> tuple[Json, Json]:
 
 
 def is_long_search(options: ClaimOptions) -> bool:
-    """Return whether a node that lacks a device may cost the scheduler its limit of 10 s.
+    """Return whether the scheduler may reach its limit of 10 s on a node that lacks a device.
 
     As measured: each choice of a near device multiplies the ways that are tried, whatever the order
     of the requests (docs/decisions/0105).
@@ -221,7 +221,7 @@ def _contradictions(options: ClaimOptions) -> Iterator[tuple[str, str, str]]:
 
 
 def _unsupported(options: ClaimOptions) -> Iterator[tuple[str, str, str]]:
-    """Yield the option, the problem and the remedy where Kubernetes is too old."""
+    """Yield option, problem and remedy for options that this version of Kubernetes lacks."""
     version = f"Kubernetes 1.{options.minor}"
     if options.minor < OLDEST:
         problem = f"{version} has no resource.k8s.io/v1, which comes with 1.{OLDEST}"
@@ -246,14 +246,14 @@ def _names(name: str, count: int) -> Sequence[str]:
 
 
 def _pairs(options: ClaimOptions) -> Iterator[tuple[str, str]]:
-    """Yield a GPU for each card to be near to; cards are dealt out evenly, in the order of GPUs."""
+    """Yield each card with the GPU near to it; cards are spread evenly over the GPUs."""
     gpus, cards = _names("gpu", options.gpus), options.card_names
     for number, card in enumerate(cards):
         yield gpus[number * len(gpus) // len(cards)], card
 
 
 def _others(options: ClaimOptions) -> Iterator[tuple[str, str]]:
-    """Yield each GPU without a card of its own, and the GPU whose card it uses."""
+    """Yield each GPU without a card of its own, with the GPU whose card it uses."""
     gpus = _names("gpu", options.gpus)
     paired = [gpu for gpu, _ in _pairs(options)]
     for number, gpu in enumerate(gpus):
@@ -285,7 +285,7 @@ def _requests(options: ClaimOptions) -> Iterator[Json]:
 
 
 def _placed(device: Json, reach: Reach) -> Json:
-    """Return the second of a pair, with a NUMA node, or, where any device will do, without one."""
+    """Return the request for a pair's second device, which for Reach.ANY may lack a NUMA node."""
     if reach is not Reach.ANY:
         return {"exactly": device}
     selectors = {_KNOWN: _cel(_HAS_NUMA), _UNKNOWN: _cel(f"!({_HAS_NUMA})")}
@@ -294,7 +294,7 @@ def _placed(device: Json, reach: Reach) -> Json:
 
 
 def _nearest(device: Json, reach: Reach) -> Json:
-    """Return a device, from the nearest to the farthest that is taken."""
+    """Return the request for a device near to another, with all allowed distances in order."""
     if reach is Reach.ROOT:
         return {"exactly": device}
     choices = (_ROOT, _NUMA) if reach is Reach.NUMA_NODE else (_ROOT, _NUMA, _ANY)
@@ -302,7 +302,7 @@ def _nearest(device: Json, reach: Reach) -> Json:
 
 
 def _card(options: ClaimOptions) -> Json:
-    """Return the request for one card; a rate selects cards, or is counted of what shares have."""
+    """Return the request for one card; a bandwidth selects cards, or a part of shared ones."""
     card_class = options.card_class or (SHARED_CLASS if options.shared else CARD_CLASS)
     card: Json = {"deviceClassName": card_class}
     if options.gbps is not None and options.shared:
@@ -314,7 +314,7 @@ def _card(options: ClaimOptions) -> Json:
 
 
 def _constraints(options: ClaimOptions) -> Iterator[Json]:
-    """Yield what devices have in common, or not: a GPU with its cards, with GPUs without one."""
+    """Yield the constraints that put GPUs and their cards near to each other."""
     if options.reach is not None and options.gpus:
         nearest = "" if options.reach is Reach.ROOT else f"/{_ROOT}"
         placed = f"/{_KNOWN}" if options.reach is Reach.ANY else ""

@@ -27,7 +27,7 @@ _MOST_NAMES = 3  # of devices that have the same against them
 
 
 def claim_page(explanation: model.ClaimExplanation) -> Page:
-    """Return the whole page."""
+    """Return the page that explains a claim."""
     claim = explanation.claim
     state = "allocated" if claim.allocated is not None else "not allocated"
     users = f"for {', '.join(_users(claim))}" if claim.users else ""
@@ -44,7 +44,10 @@ def claim_page(explanation: model.ClaimExplanation) -> Page:
 
 
 def claim_document(explanation: model.ClaimExplanation) -> dict[str, object]:
-    """Return JSON values. Keys are stable: they are added to, never renamed or removed."""
+    """Return the JSON document that explains a claim.
+
+    Keys are stable: they are added to, never renamed or removed.
+    """
     claim = explanation.claim
     return {
         "claim": str(claim.claim),
@@ -124,7 +127,7 @@ def _nodes(nodes: tuple[model.ClaimVerdict, ...]) -> Iterator[Sentence]:
 
 
 def _marked(indent: str, text: str, below: str) -> Sentence:
-    """Return a sentence that begins with a mark."""
+    """Return a sentence whose first character is a mark, which decides its colour."""
     return Sentence(f"{indent}{text}", below, state_of(text[0]))
 
 
@@ -138,7 +141,7 @@ def _state(verdict: model.ClaimVerdict) -> str:
 
 
 def _devices(verdict: model.ClaimVerdict, *, several: bool) -> Iterator[Sentence]:
-    """Yield a line for all devices that have the same against them."""
+    """Yield one line for all devices with the same verdict."""
     lines: dict[str, list[str]] = {}
     for looked in sorted(verdict.devices, key=lambda looked: looked.chosen):
         names = lines.setdefault(_about(looked), [])

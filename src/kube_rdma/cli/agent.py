@@ -195,7 +195,7 @@ def agent(
 def _check(
     roles: tuple[str, ...], node_name: str | None, config: Path | None, more: dict[str, Any]
 ) -> None:
-    """Raise a usage error for options that do not go together."""
+    """Raise a usage error for options that exclude or require each other."""
     if "plugin" not in roles and any((config, *map(more.get, _OF_PLUGIN))):
         raise click.UsageError("role node alone labels its node: give --role plugin too")
     for word in ("networks", "startup_taint", "claims"):
@@ -223,6 +223,6 @@ def _namespaces(text: str | None) -> tuple[str, ...] | None:
 
 
 def _mounted() -> Path:
-    """Return the configuration that the manifest mounts; the oldest place if there is none."""
+    """Return the path of the mounted configuration, or the default path if none is mounted."""
     places = (SHARED_CONFIG, SRIOV_CONFIG)
     return next((place for place in places if place.parent.is_dir()), CONFIG)

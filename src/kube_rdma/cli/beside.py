@@ -11,7 +11,7 @@ from typing import Any
 
 
 def beside(module: str, what: str, where: str) -> Any:
-    """Return the module of another package; raise Refused where this installation lacks `what`."""
+    """Import and return a module of another package; raise Refused if it is not installed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -23,24 +23,24 @@ _POD, _NODE = "pod/", "node/"
 
 
 def presets(_: Context, __: Parameter, incomplete: str) -> list[str]:
-    """Return presets of `kube-rdma render`."""
+    """Return the presets of `kube-rdma render` that complete the word."""
     from kube_rdma.install.rules.presets import PRESETS
 
     return _begun(PRESETS, incomplete)
 
 
 def nodes(context: Context, _: Parameter, incomplete: str) -> list[str]:
-    """Return names of nodes."""
+    """Return the names of nodes that complete the word."""
     return _begun(_asked(context, _nodes), incomplete)
 
 
 def pods(context: Context, _: Parameter, incomplete: str) -> list[str]:
-    """Return names of pods of -n, else of the context's namespace."""
+    """Return the names of pods, in the namespace of -n or the context, that complete the word."""
     return _begun(_asked(context, lambda cluster: _pods(cluster, _namespace(context))), incomplete)
 
 
 def pod_targets(context: Context, _: Parameter, incomplete: str) -> list[str]:
-    """Return pod/NAME, or pod/NAMESPACE/NAME where the namespace is written."""
+    """Return the completions pod/NAME, or pod/NAMESPACE/NAME if the word has a namespace."""
     space, slash, _rest = incomplete.removeprefix(_POD).partition("/")
     space = space if slash and incomplete.startswith(_POD) else ""
     names = _asked(context, lambda cluster: _pods(cluster, space or _namespace(context)))
@@ -48,7 +48,7 @@ def pod_targets(context: Context, _: Parameter, incomplete: str) -> list[str]:
 
 
 def node_and_pod_targets(context: Context, parameter: Parameter, incomplete: str) -> list[str]:
-    """Return node/NAME, and what pod_targets returns."""
+    """Return the completions node/NAME, and those of pod_targets."""
     if incomplete.startswith(_POD):
         return pod_targets(context, parameter, incomplete)
     named = [f"{_NODE}{name}" for name in nodes(context, parameter, "")]
@@ -88,7 +88,7 @@ def _namespace(context: Context) -> str:
 def _asked(
     context: Context, read: Callable[[Cluster], Awaitable[Iterable[str]]]
 ) -> tuple[str, ...]:
-    """Return the names that the cluster of the line has, in natural order; none if it is silent."""
+    """Return names from the cluster of the command line, sorted; none if it does not answer."""
     from kube_base.errors import KubeError
     from kube_base.natural import natural
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class _Place(Frozen):
-    """The node that is meant: this one, or that of `sysfs`; None of both.
+    """The node that configurations are checked on: this one, one of `sysfs`, or none.
 
-    What is probably wrong there is a problem if the check is `strict`.
+    If the check is `strict`, what is probably wrong on the node counts as a problem.
     """
 
     sysfs: SysfsRoot | None
@@ -155,7 +155,7 @@ def schema(dialect: str | None) -> None:
 
 
 class _Text(Frozen):
-    """The content of a file, and its name in messages."""
+    """The content of a file, and the file's name for messages."""
 
     data: bytes
     source: str
@@ -221,7 +221,7 @@ def _check_configuration(text: _Text | Refused, place: _Place, output: str) -> N
 def _check_manifests(
     parts: Sequence[Document | Refused], settings: AdmissionSettings, place: _Place, output: str
 ) -> None:
-    """Show what the objects mean, after all that is refused; exit with what it means."""
+    """Show the meaning of manifests after their errors; exit with the code of the result."""
     from kube_rdma.admission.manifest_check import check as judge
     from kube_rdma.admission.views import check_document, check_page
     from kube_rdma.lib.page import sentences
@@ -246,7 +246,7 @@ def _check_manifests(
 def _on_machine(
     checked: ManifestCheck, parts: Sequence[Document | Refused], sysfs: SysfsRoot
 ) -> Iterator[Finding]:
-    """Yield what is in the way of each pod on a node of files, as explain judges it."""
+    """Yield what keeps each pod of manifests from running on a recorded node."""
     import asyncio
 
     from kube_rdma.explain.recorded import explain_recorded
@@ -286,7 +286,7 @@ def _show(configuration: Config, on_node: NodePools | None, title: str, output: 
 
 
 def _own_addresses(place: _Place) -> Mapping[str, str]:
-    """Return the addresses of the node, whose cards no pool may move; what is unknown is said."""
+    """Return the node's own addresses, whose cards no pool may move; say if they are unknown."""
     import asyncio
 
     from kube_base.errors import KubeError
@@ -304,7 +304,7 @@ def _own_addresses(place: _Place) -> Mapping[str, str]:
 
 
 def _on_node(configuration: Config, place: _Place) -> NodePools:
-    """Return the pools on this node, or on that of a tree of files."""
+    """Return the pools that a configuration gives on this node, or on a recorded one."""
     from kube_rdma.hardware.recorded_survey import survey_at
     from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
     from kube_rdma.pools.rules.selection import asked_uses, why_not
@@ -341,7 +341,7 @@ def _on_node(configuration: Config, place: _Place) -> NodePools:
 
 
 def _sentences(clashes: Iterable[Clash]) -> Iterator[str]:
-    """Yield one for each two pools that meet, however many cards they have in common."""
+    """Yield a sentence for each two pools that have cards in common."""
     groups: dict[tuple[str, str], list[Clash]] = {}
     for clash in clashes:
         groups.setdefault((clash.first.resource, clash.second.resource), []).append(clash)

@@ -95,7 +95,7 @@ def controller(
 
 
 def _values(assignments: tuple[str, ...]) -> Values:
-    """Return the values of an installation that are set for policies."""
+    """Return the installation values for policies that --policy-set assigns."""
     if not assignments:
         return {}
     from kube_rdma.install.installation import policy_values

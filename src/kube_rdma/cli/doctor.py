@@ -37,7 +37,7 @@ AGENT_NAMESPACE = options.text_option(
 async def every_node(
     at: options.ClusterOptions, agents: str, opener: options.Opener | None
 ) -> tuple[NodeAnswer, ...]:
-    """Return what all nodes with an agent see of themselves."""
+    """Ask the agents of all nodes, and return what each node observed or why it did not answer."""
     from kube_rdma.doctor.agents import find_agents
 
     with ProgressLine("Asking the agents of all nodes.") as line:
@@ -52,7 +52,7 @@ async def every_node(
 async def seen_by_agent(
     target: str | PodName, at: options.ClusterOptions, agents: str, opener: options.Opener | None
 ) -> Observation:
-    """Return what a node of this name sees of itself, or a pod's node of itself and of the pod."""
+    """Return what the agent of a node, or of a pod's node, observed there."""
     from kube_rdma.doctor.agents import find_agents
 
     with ProgressLine("Asking the node's agent."):
@@ -202,7 +202,7 @@ def doctor(
 
 
 def _show(seen: Observation, output: str, *, verbose: bool) -> None:
-    """Print what is wrong with a node, and end with its exit code."""
+    """Print the diagnosis of a node, and exit with its code."""
     from kube_rdma.doctor.rules.diagnose import diagnose
     from kube_rdma.doctor.views import doctor_document, doctor_page
 
@@ -233,7 +233,7 @@ def _target(text: str, usual: Callable[[], str]) -> str | PodName | None:
 
 
 def _refuse_beside(target: str, more: dict[str, Any]) -> None:
-    """Raise a usage error for what --all-nodes leaves no room for."""
+    """Raise a usage error for options that --all-nodes excludes."""
     given = [f"--{word}" for word in ("collect", "config", "sysfs") if more[word]]
     given += [target] if target != options.THIS_NODE else []
     if given:
@@ -243,7 +243,7 @@ def _refuse_beside(target: str, more: dict[str, Any]) -> None:
 def _answers(
     source: Path | None, cluster: options.ClusterOptions, agents: str, opener: options.Opener | None
 ) -> tuple[NodeAnswer, ...]:
-    """Return what all nodes answer now, or answered when their bundle was written."""
+    """Return all nodes' observations, from their agents or from a bundle file."""
     from kube_rdma.adapters.files import bundle
 
     if source:
@@ -266,7 +266,7 @@ async def _observed(
     cluster: options.ClusterOptions,
     opener: options.Opener | None,
 ) -> Observation:
-    """Return what there is to see of this node now."""
+    """Return what this node, or a pod on it, shows now."""
     from kube_rdma.doctor.evidence import DoctorPlaces, observe
 
     node, state = words.pop("node_name") or os.uname().nodename, words.pop("state_dir")

@@ -122,7 +122,7 @@ def pod_or_workload(
     at: options.ClusterOptions,
     state: Path | None = None,
 ) -> PodEvidence:
-    """Return the evidence of pod/NAME, or of the pod or template of a workload KIND/NAME."""
+    """Return the evidence about pod/NAME, or about the pod of a workload KIND/NAME."""
     from kube_rdma.explain.evidence import explain_manifest, explain_pod
     from kube_rdma.explain.workloads import kinds, read_workload
     from kube_rdma.explain.written import chosen, written_pods
@@ -193,7 +193,7 @@ def _written(
     at: options.ClusterOptions,
     more: Mapping[str, Any],
 ) -> dict[str, PodEvidence]:
-    """Return the pods of a file, in the cluster or on a node of files with what those say of it."""
+    """Return evidence about the pods in a file, in the cluster or on a recorded node."""
     from kube_rdma.cli.config import read_documents, read_parts
     from kube_rdma.explain.recorded import explain_recorded
     from kube_rdma.explain.written import chosen, written_pods
@@ -225,7 +225,7 @@ def _written(
 
 
 def _show_written(seen: Mapping[str, PodEvidence], file: Path, output: str) -> None:
-    """Print all of one pod, or of each of several what is in its way; end with the exit code."""
+    """Print the explanation of one pod, or a verdict on each of several; exit with its code."""
     from kube_rdma.explain.rules.pod import explain as explained
     from kube_rdma.explain.views import explain_document, verdicts_page
 

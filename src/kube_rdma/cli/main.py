@@ -75,7 +75,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command, or say which one was meant."""
+        """Return the command; for an unknown name raise an error that suggests one."""
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as error:
@@ -117,7 +117,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(str(int(code)), text) for code, text in out.MEANINGS.items()])
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the subcommand; where JSON was asked for, an error is told in it too."""
+        """Run the subcommand; with `-o json`, print an error as JSON too."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader has gone (`| head`), and has what it wants
@@ -138,7 +138,7 @@ class LazyGroup(click.Group):
 
 
 def _of_others() -> EntryPoints:
-    """Return commands of other packages; to read what is installed costs more than most of them."""
+    """Return the entry points by which other packages add commands; reading them is slow."""
     from importlib.metadata import entry_points
 
     return entry_points(group="kube_rdma.commands")
@@ -180,7 +180,7 @@ def main() -> None:
 
 
 def _leave_stdout() -> None:
-    """Let what is left to print go nowhere; Python would end with a traceback about it."""
+    """Send further output to /dev/null, as Python would fail at the exit on a closed pipe."""
     if sys.stdout is not None:
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

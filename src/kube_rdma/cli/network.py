@@ -69,7 +69,7 @@ def uninstall(host: Path, *, records: bool, stay: bool) -> None:
 
 
 def _uninstalled(host: Path, *, records: bool) -> list[str]:
-    """Uninstall the CNI plugin; return a sentence for each thing that was done or left."""
+    """Uninstall the CNI plugin; return a sentence for each step done or left out."""
     from kube_rdma.adapters.cni.conf import places as binary
     from kube_rdma.adapters.cni.conf.folder import ConfFolder
     from kube_rdma.adapters.cni.conf.places import inside
@@ -96,7 +96,7 @@ def _uninstalled(host: Path, *, records: bool) -> list[str]:
 
 
 def _places(host: Path) -> CniPlaces:
-    """Return where the runtime of this node looks for plugins and their configuration."""
+    """Return the folders in which this node's runtime looks for CNI plugins and configuration."""
     import asyncio
 
     from kube_rdma.adapters.runtime.cri import find_socket
@@ -132,7 +132,7 @@ def clear_vke(host: Path, *, undo: bool) -> None:
 
 
 def _forgotten(host: Path) -> Iterator[str]:
-    """Remove the agent's records; yield a sentence for each folder."""
+    """Remove the agent's state folders; yield a sentence for each one."""
     from kube_rdma.adapters.cni.conf.places import inside
     from kube_rdma.adapters.journal.disk import needed, remove
 
@@ -207,7 +207,7 @@ def left(daemonset: str, cluster: ClusterOptions) -> None:
 
 
 def _refuse_agent(path: Path) -> None:
-    """Raise Refused while an agent answers there: it would undo everything at once."""
+    """Raise Refused while an agent runs on this node, as it would install everything again."""
     from kube_base.errors import Refused
 
     with socket.socket(socket.AF_UNIX) as connection:

@@ -59,7 +59,7 @@ def text_option(
 def path_option(
     *names: str, metavar: str = "FILE", default: str | None = None, **more: Any
 ) -> Callable[[F], F]:
-    """Return an option for a file or, with the metavar DIR, a folder, which need not be there."""
+    """Return an option for a file or, with the metavar DIR, a folder, which need not exist."""
     more |= {"type": click.Path(path_type=Path), "show_default": default is not None}
     return click.option(*names, metavar=metavar, default=default, **more)
 
@@ -90,17 +90,20 @@ def node_name_option(purpose: str) -> Callable[[F], F]:
 
 
 def seconds_option(name: str, **more: Any) -> Callable[[F], F]:
-    """Return an option for a time in whole seconds."""
+    """Return an option for a number of whole seconds."""
     return number_option(name, metavar="SECONDS", least=1, **more)
 
 
 def percent_option(name: str, **more: Any) -> Callable[[F], F]:
-    """Return an option for a part of 100."""
+    """Return an option for a percentage."""
     return number_option(name, metavar="PERCENT", least=0, most=100, **more)
 
 
 class ClusterOptions(Frozen):
-    """A cluster, a user and a namespace; empty is what the kubeconfig's context says."""
+    """The options that name a cluster, a user and a namespace.
+
+    Where a field is empty, the kubeconfig's context decides.
+    """
 
     kubeconfig: Path | None = None
     context: str = ""
@@ -110,7 +113,7 @@ class ClusterOptions(Frozen):
     timeout: float = 0.0  # seconds for one request; 0: no other limit than kube-rdma's own
 
     def open(self, opener: Opener | None = None) -> AbstractAsyncContextManager[Cluster]:
-        """Return the cluster as a context."""
+        """Return a client of the cluster, as a context."""
         if opener is not None:
             return opener(self.kubeconfig)
         from kube_client.calls import RequestTiming
@@ -132,7 +135,7 @@ class ClusterOptions(Frozen):
         opener: Opener | None,
         waits: str = "Asking the cluster.",
     ) -> T:
-        """Return what `act` comes to at the cluster; a line says what is waited for."""
+        """Call `act` with a client of the cluster, and return its result; show progress."""
         import asyncio
 
         async def inside() -> T:
@@ -143,7 +146,7 @@ class ClusterOptions(Frozen):
             return asyncio.run(inside())
 
     def usual_namespace(self, opener: Opener | None = None) -> str:
-        """Return the namespace of what has none: -n, else that of the context, else `default`."""
+        """Return the namespace to use: that of -n, else of the context, else `default`."""
         if self.namespace:
             return self.namespace
         import asyncio
@@ -232,7 +235,7 @@ ADMISSION_SET = click.option(
 
 
 def cluster_options(*, namespace: bool = False, every: bool = False) -> Decorator:
-    """Give a command these options as `cluster`.
+    """Return a decorator that gives a command the cluster's options as one value `cluster`.
 
     With `namespace` also -n, with `every` also -A.
     """
@@ -240,10 +243,10 @@ def cluster_options(*, namespace: bool = False, every: bool = False) -> Decorato
 
 
 def program_options(namespace: str = "") -> Decorator:
-    """Give a program that runs in a pod too its options as `cluster`.
+    """Return a decorator that gives a program in a pod its options as one value `cluster`.
 
-    Its namespace is that of kube-rdma's own objects, else `namespace`; without that it is required,
-    for a context's would be a guess.
+    Its namespace is that of kube-rdma's own objects, by default `namespace`; without a default it
+    is required, for a context's would be a guess.
     """
     usual: dict[str, Any] = {"default": namespace, "show_default": True}
     own = click.option(
@@ -259,7 +262,7 @@ def program_options(namespace: str = "") -> Decorator:
 
 
 def _taking(chosen: Sequence[Callable[..., Any]]) -> Decorator:
-    """Give a command these options as one value."""
+    """Return a decorator that passes these options to a command as one value."""
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
@@ -282,7 +285,7 @@ def root_of_host() -> Path:
 
 
 def named_pod(target: str, usual: Callable[[], str]) -> tuple[str, str] | None:
-    """Return namespace and name of the pod; None for the node.
+    """Return namespace and name of the pod in a target; None for this node.
 
     `usual` returns the namespace where none is written.
     """
@@ -299,7 +302,7 @@ def named_pod(target: str, usual: Callable[[], str]) -> tuple[str, str] | None:
 
 
 def log_options(command: F) -> F:
-    """Give a program that stays its options `log_level` and `log_format`."""
+    """Give a long-running program the options `log_level` and `log_format`."""
     level = choice_option(
         "--log-level",
         of=("debug", "info", "warning", "error"),
@@ -333,7 +336,7 @@ def listen_address(
 
 
 def _is_address(text: str) -> bool:
-    """Decide whether it is an IP address, with brackets or without: a port follows it."""
+    """Decide whether a text is an IP address, perhaps in brackets."""
     import ipaddress
 
     try:

@@ -40,7 +40,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def remember_output(context: click.Context, _: click.Parameter, value: str) -> str:
-    """Remember the format, for errors are told in it too."""
+    """Store the output format in the context: errors are printed in it too."""
     context.meta[META] = value
     return value
 
@@ -76,25 +76,25 @@ def is_terminal() -> bool:
 
 
 def for_people() -> bool:
-    """Decide whether pages are folded and coloured: on a terminal, or by FORCE_COLOR."""
+    """Decide whether pages are folded and coloured: on a terminal, or with FORCE_COLOR."""
     return is_terminal() or bool(os.environ.get("FORCE_COLOR"))
 
 
 def in_colour() -> bool:
-    """Decide whether states have a colour on such pages."""
+    """Decide whether states are coloured on pages for people."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or os.environ.get("TERM", "dumb") != "dumb"
 
 
 def show(page: Page, *, wide: bool = False, before: str = "", err: bool = False) -> None:
-    """Print a page; `wide` leaves its tables as wide as they are, `before` comes first."""
+    """Print a page, with `before` ahead of it; `wide` keeps tables at their full width."""
     colour = None if err else for_people() or None
     click.echo(before + written(page, wide=wide), err=err, color=colour)
 
 
 def written(page: Page, *, wide: bool = False) -> str:
-    """Return a page as whoever reads the output gets it."""
+    """Return the text of a page, in the form for a terminal or for a pipe."""
     from kube_rdma.lib.page import page_text, widened
 
     page = widened(page) if wide else page
@@ -113,12 +113,12 @@ def show_sentence(text: str) -> None:
 
 
 def show_document(document: object, output: str) -> None:
-    """Print a document as `-o json` or `-o yaml` asks for."""
+    """Print a document in the format of `-o json` or `-o yaml`."""
     click.echo(document_text(document, output), nl=output == "json")
 
 
 def show_result(page: Page, document: object, output: str) -> None:
-    """Print a result as -o asks for it: as a page, or as the document."""
+    """Print a result as the page, or as the document with `-o json`."""
     if output == "json":
         show_document(document, output)
     else:
@@ -126,12 +126,12 @@ def show_result(page: Page, document: object, output: str) -> None:
 
 
 def tell(sentence: str) -> None:
-    """Print a sentence to standard error, beside the result."""
+    """Print a sentence to standard error."""
     click.echo(plain(sentence), err=True)
 
 
 def show_names(names: Iterable[str]) -> None:
-    """Print a line for each name, as `-o name` asks for."""
+    """Print one name a line, as for `-o name`."""
     for name in names:
         click.echo(plain(name))
 
@@ -148,7 +148,7 @@ def document_text(document: object, output: str) -> str:
 
 
 def page_size() -> tuple[int, int]:
-    """Return columns and lines of the page."""
+    """Return the number of columns and lines of a page: the terminal's, else defaults."""
     if not is_terminal():
         return PAGE_WIDTH, PAGE_HEIGHT
     size = os.get_terminal_size(sys.stdout.fileno())
@@ -156,20 +156,20 @@ def page_size() -> tuple[int, int]:
 
 
 def page_width() -> int:
-    """Return columns of the page."""
+    """Return the number of columns of a page."""
     return page_size()[0]
 
 
 def writable(file: Path) -> Path:
-    """Return a file that can be written, tried before the work begins; raise OSError."""
+    """Return the file after opening it for writing; raise OSError if that fails."""
     with file.open("a"):
         return file
 
 
 def keep(text: str, file: Path | None = None) -> None:
-    """Print a result, or write it to `file`; where that fails, to a new file, and say so.
+    """Print a result, or write it to `file`; if that fails, save it to a new file and say so.
 
-    Raise OSError, after the result was saved elsewhere if there is a place.
+    Raise the OSError afterwards.
     """
     try:
         if file is not None:
@@ -184,14 +184,17 @@ def keep(text: str, file: Path | None = None) -> None:
 
 
 def _print(text: str) -> None:
-    """Print to stdout, which may be closed; click would lose it without a word."""
+    """Print a text; raise OSError if stdout is closed, where click would lose the text."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, "the output is closed", "stdout")
     click.echo(text, color=for_people() or None)
 
 
 def _elsewhere(text: str) -> Path | None:
-    """Write to a new file, in the first folder that takes it; return it."""
+    """Write a text to a new file in the first writable folder.
+
+    Return its path, None without one.
+    """
     import tempfile  # hardly ever
 
     for folder in (Path.cwd(), Path(tempfile.gettempdir()), Path.home()):
@@ -213,7 +216,7 @@ AFTER_SECONDS = 2.0
 
 
 def has_line() -> bool:
-    """Decide whether stderr is a terminal on which a line can be taken back."""
+    """Decide whether stderr is a terminal that can show a line of progress."""
     is_terminal = sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
     return is_terminal and os.environ.get("TERM", "dumb") != "dumb"
 
@@ -225,7 +228,7 @@ def _timer(seconds: float, begin: Callable[[], None]) -> Timer:
 
 
 class ProgressLine:
-    """The line while its block runs; `tell` changes what it says."""
+    """A context that shows a line of progress on stderr; `tell` changes the text."""
 
     current: ClassVar[ProgressLine | None] = None
 
@@ -244,7 +247,7 @@ class ProgressLine:
         self._later = timer(AFTER_SECONDS, self._begin)
 
     def __enter__(self) -> Self:
-        """Show the line when two seconds are over."""
+        """Show the line once two seconds have passed."""
         if self.is_shown:
             self._later.start()
             ProgressLine.current = self
@@ -253,7 +256,7 @@ class ProgressLine:
     def __exit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
-        """Take the line back."""
+        """Remove the line."""
         self._later.cancel()
         ProgressLine.current = None
         with self._lock:
@@ -262,7 +265,7 @@ class ProgressLine:
                 self._live.stop()
 
     def tell(self, sentence: str) -> None:
-        """Say this from now on."""
+        """Change the text of the line."""
         with self._lock:
             self._sentence = sentence
             if self._live is not None:
@@ -297,9 +300,9 @@ def _spinner(sentence: str) -> Spinner:
 
 
 def take_logs() -> None:
-    """Tell people in sentences what the client of the API server logs; all else goes to stderr.
+    """Configure the log: the client's waits for the API server become sentences for people.
 
-    A role of kube-rdma has set up its own log before, which stays.
+    All else goes to stderr. A role of kube-rdma has set up its own log before, which stays.
     """
     import structlog
 
@@ -310,7 +313,7 @@ def take_logs() -> None:
 
 
 def _silence(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Take the two events of kube_client/connect out of the log."""
+    """Drop from the log the two events of a waiting client, and show them as a sentence."""
     from structlog import DropEvent
 
     line = ProgressLine.current
@@ -331,12 +334,12 @@ _NAME, _PLUGIN = "kube-rdma", "kubectl-rdma"
 
 
 def program() -> str:
-    """Return how the command was started: `kubectl rdma` where it is kubectl's plugin."""
+    """Return the name of the command: `kubectl rdma` if it runs as kubectl's plugin."""
     return "kubectl rdma" if Path(sys.argv[0]).name == _PLUGIN else _NAME
 
 
 def typed(line: str) -> str:
-    """Return a line of kube-rdma as it is typed for this program."""
+    """Return a command line of kube-rdma with the name under which it was started."""
     return line.replace(f"{_NAME} ", f"{program()} ")
 
 
@@ -385,7 +388,7 @@ _OF_ERRORS: tuple[tuple[type[KubeError], ExitCode], ...] = (
 
 
 def exit_code(error: KubeError | OSError) -> ExitCode:
-    """Return the exit code of an error which ends a command."""
+    """Return the exit code for an error that ends a command."""
     kinds = (code for kind, code in _OF_ERRORS if isinstance(error, kind))
     return next(kinds, ExitCode.UNAVAILABLE)
 
@@ -399,7 +402,7 @@ def error_document(error: KubeError | OSError) -> dict[str, object]:
 
 
 def lines(error: KubeError | OSError) -> str:
-    """Return an error as a person reads it, a line for each fault."""
+    """Return an error as text for people, one line for each fault."""
     each: Sequence[KubeError | OSError] = (error,)
     if isinstance(error, Refused):
         every = (error, *error.more)
@@ -408,7 +411,7 @@ def lines(error: KubeError | OSError) -> str:
 
 
 def sentence(error: KubeError | OSError) -> str:
-    """Return an error as a person reads it; of the system's errors the file and its reason."""
+    """Return an error as a sentence for people; of an OSError the file and the reason."""
     if isinstance(error, KubeError):
         return str(error)
     place = f"{error.filename}: " if error.filename else ""

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class RecordedNode(click.ParamType["SysfsRoot"]):
-    """The type of --sysfs: a folder that --record wrote, else a machine of kube-rdma's own.
+    """The type of --sysfs: a folder that --record wrote, else the name of a bundled machine.
 
-    A folder of that name counts more. Other paths are refused by whoever reads them.
+    An existing folder comes first. Other paths are refused by whoever reads them.
     """
 
     name = "node"
@@ -37,7 +37,7 @@ class RecordedNode(click.ParamType["SysfsRoot"]):
 
 
 def sysfs_option(purpose: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option; `purpose` says what the command does with the node."""
+    """Return the option --sysfs; `purpose` says in its help what the command does with the node."""
     return click.option(
         "--sysfs",
         type=RecordedNode(),

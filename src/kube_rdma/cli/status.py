@@ -123,7 +123,7 @@ def _show(look: ClusterLook, *, output: str, problems_only: bool, before: str = 
 def _watch(
     opener: options.Opener | None, at: options.ClusterOptions, show: Callable[..., None]
 ) -> ClusterLook:
-    """Show each look that differs from the one before until Ctrl-C; return the last one."""
+    """Show the cluster's state at each change until Ctrl-C; return the last state."""
     looks: list[ClusterLook] = []  # the last one
 
     def shown(look: ClusterLook) -> None:
@@ -138,7 +138,7 @@ def _watch(
 
 
 def _draw(look: ClusterLook, file: Path) -> None:
-    """Draw all cards of the last look."""
+    """Write an SVG picture of all cards to a file."""
     from kube_rdma.reports.rules.node_report import card_grid
     from kube_rdma.reports.views import card_grid_svg
 

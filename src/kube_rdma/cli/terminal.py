@@ -52,13 +52,13 @@ _TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$")  # blanks, and colours that en
 
 
 def rendered(page: Page, width: int, *, colour: bool) -> str:
-    """Return the page as a terminal of so many columns shows it."""
+    """Return the page as text for a terminal of so many columns."""
     blocks = (_block(block, width, colour=colour) for block in page)
     return "\n\n".join(filter(None, blocks))
 
 
 def column_widths(cells: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Return the columns of a table in `room`: texts of several words give way first, all alike.
+    """Return the widths of a table's columns in `room`; columns of several words shrink first.
 
     If that is not enough, names are broken, in as few columns as can be.
     """
@@ -81,9 +81,10 @@ def column_widths(cells: Sequence[Sequence[str]], room: int) -> list[int]:
 
 
 def _share(cells: Sequence[Sequence[str]], columns: list[int]) -> None:
-    """Give room that a column has no use for to one that then needs not wrap, the nearest first.
+    """Give width that one column does not need to another that could then avoid wrapping.
 
-    A column has no use for what leaves its cells as many lines.
+    A column does not need what leaves its cells with as many lines. The column that lacks least
+    comes first.
     """
     texts = [*zip(*cells, strict=True)]
     lacks = [max(map(cell_len, text)) - width for text, width in zip(texts, columns, strict=True)]
@@ -102,7 +103,7 @@ def _share(cells: Sequence[Sequence[str]], columns: list[int]) -> None:
 
 
 def _least(column: Sequence[str], width: int) -> int:
-    """Return the narrowest width in which no cell has more lines than in this one."""
+    """Return the smallest width at which the column's cells take no more lines than at `width`."""
 
     def height(room: int) -> int:
         return sum(len(wrapped(cell, room, "")) for cell in column)
@@ -112,7 +113,7 @@ def _least(column: Sequence[str], width: int) -> int:
 
 
 def _longest_word(column: Sequence[str]) -> int:
-    """Return columns that the words of all its cells need; its title counts as one word."""
+    """Return the width of the longest word of a column; its title counts as one word."""
     title, *cells = column
     return max(cell_len(title), *(cell_len(word) for cell in cells for word in cell.split()), 0)
 
@@ -143,7 +144,7 @@ def _block(parts: Iterable[Part], width: int, *, colour: bool) -> str:
 
 
 def _print_lines(console: Console, lines: Sequence[str], state: PageState = PageState.NONE) -> None:
-    """Print lines as they are; the state colours the mark that they begin with."""
+    """Print lines unfolded; a state colours the mark at the beginning."""
     for number, line in enumerate(lines):
         text = Text(line)
         if state and not number and (mark := _MARK.match(line)):
@@ -152,7 +153,7 @@ def _print_lines(console: Console, lines: Sequence[str], state: PageState = Page
 
 
 def _print_table(console: Console, table: PageTable, width: int) -> None:
-    """Print a table; rows up to one with notes are one table of Rich, with the same columns."""
+    """Print a table; rows are grouped so that all groups have the same columns."""
     shown, alike = narrowed(table, width)
     cells = [[plain(cell) for cell in line] for line in cells_of(shown)]
     if table.columns:
@@ -173,7 +174,7 @@ def _print_table(console: Console, table: PageTable, width: int) -> None:
 
 
 def _print_list(console: Console, part: PageList, width: int) -> None:
-    """Print the rows, behind their indent."""
+    """Print the rows of a list, indented."""
     table = PageTable(("",) * len(part.rows[0].cells), part.rows)
     cells = [[plain(cell) for cell in line] for line in cells_of(table)]
     grid = _grid(table, column_widths(cells, width - len(INDENT)), head=False)
@@ -183,7 +184,7 @@ def _print_list(console: Console, part: PageList, width: int) -> None:
 
 
 def _grid(table: PageTable, columns: Sequence[int], *, head: bool) -> RichTable:
-    """Return an empty table of Rich with columns of these widths."""
+    """Return an empty table of Rich whose columns have these widths."""
     grid = RichTable(
         box=None, show_header=head, header_style="", pad_edge=False, padding=(0, len(GAP), 0, 0)
     )
@@ -194,7 +195,7 @@ def _grid(table: PageTable, columns: Sequence[int], *, head: bool) -> RichTable:
 
 
 def _add(grid: RichTable, row: PageRow, stated: int, words: Mapping[str, PageState]) -> None:
-    """Add the lines of a row; a state colours its own cell, that of the row in the first line."""
+    """Add a row's lines to a table; states colour the cell in the column `stated`."""
     for number, line in enumerate((row.cells, *row.parts)):
         cells = [Text(plain(cell)) for cell in line]
         usual = PageState.NONE if number else row.state

@@ -54,7 +54,7 @@ def top() -> None:
 
 
 class TopPage(Frozen):
-    """The options of a command: which rows it shows, as a page or as a document, how often."""
+    """The choices of one `top` command: rows, page, output format, interval."""
 
     chosen: Callable[[TrafficRate], bool]
     made: Callable[[Sequence[TrafficRate], Mapping[str, str]], Page]
@@ -124,7 +124,7 @@ def _follow(opener: Opener | None, cluster: ClusterOptions, agents: str, page: T
 
 
 def _print(page: TopPage, rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> None:
-    """Print a look in the format that was asked for; a program gets a document for each."""
+    """Print one look at the traffic in the output format of the command."""
     from kube_rdma.metrics.views import names, top_document
 
     if page.output == "json":
@@ -165,7 +165,7 @@ _SCRAPE = ("kube-rdma", "top", "scrape")
 
 
 class ClusterTraffic(Frozen):
-    """One look at the cluster: a row for each device, and nodes that did not answer, with why."""
+    """The traffic of a cluster at one moment: rows by device, and silent nodes with the reason."""
 
     rows: tuple[TrafficRate, ...]
     silent: Mapping[str, str]
@@ -174,7 +174,7 @@ class ClusterTraffic(Frozen):
 async def watch_traffic(
     cluster: Cluster, namespaces: Sequence[str], interval: float
 ) -> AsyncGenerator[ClusterTraffic, None]:
-    """Yield looks `interval` seconds apart, the first with rates; raise Refused without agent."""
+    """Yield the cluster's traffic every `interval` seconds; raise Refused without an agent."""
     before = await _scrapes(cluster, namespaces)
     while True:
         await asyncio.sleep(interval)
@@ -188,7 +188,7 @@ async def watch_traffic(
 
 
 async def _scrapes(cluster: Cluster, namespaces: Sequence[str]) -> Mapping[str, AgentScrape]:
-    """Return what the agents say now, by node."""
+    """Return the metrics of all agents now, by node."""
     agents = await find_agents(cluster, namespaces)
     return {one.node: one for one in await agents.ask_all(partial(_scrape, agents))}
 

@@ -46,14 +46,14 @@ class Participants(Frozen):
 
 
 def check_before(options: VerifyOptions) -> None:
-    """Raise now what would be wrong at the end, before anything is measured."""
+    """Raise errors of files that are read or written at the end, before anything is measured."""
     _earlier(options)
     if options.svg is not None:
         output.writable(options.svg)
 
 
 async def measured(cluster: Cluster, who: Participants, options: VerifyOptions) -> PairProof:
-    """Measure and show the result; in JSON all of it at the end."""
+    """Measure all pairs, show the result, and return it."""
     before = _earlier(options)
     is_wanted = not (options.verbose and options.output == "table")  # rows come one by one
     with output.ProgressLine("Looking at the pods.", is_wanted=is_wanted) as line:
@@ -69,7 +69,7 @@ async def _measured(
     before: Mapping[PairKey, float],
     line: output.ProgressLine,
 ) -> tuple[PairProof, list[str]]:
-    """Return the proof, and rows of it that the output did not take."""
+    """Return the proof, and the rows of it that could not be printed."""
     from kube_client.pod_commands import PodCommands
     from kube_rdma.verify.claimed_cards import cards_or_why
     from kube_rdma.verify.pairs import BandwidthProof, Pacing, PairedRun, with_centre_first
@@ -111,7 +111,7 @@ async def _measured(
 
 
 async def _interrupted(work: Coroutine[Any, Any, None], measuring: BandwidthProof) -> bool:
-    """Do the work; return True if somebody ended it after the first figure."""
+    """Await the measurement; return True if it was cancelled after a first result."""
     try:
         await work
     except asyncio.CancelledError:
@@ -124,7 +124,7 @@ async def _interrupted(work: Coroutine[Any, Any, None], measuring: BandwidthProo
 
 
 def _open_more_files() -> None:
-    """Raise the limit of files as far as the system lets: a pair takes two connections."""
+    """Raise this process' limit of open files, as each pair takes two connections."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     for count in (most, _FILES_OF_MACOS):
         with suppress(ValueError, OSError):
@@ -133,7 +133,7 @@ def _open_more_files() -> None:
 
 
 def _show(proof: PairProof, options: VerifyOptions, unshown: list[str]) -> None:
-    """Show the page or the document, and draw the map."""
+    """Print the result as a page or a document, and write the map."""
     from kube_rdma.verify.views import proof_document, proof_page
 
     if options.output == "table":
@@ -148,7 +148,7 @@ def _show(proof: PairProof, options: VerifyOptions, unshown: list[str]) -> None:
 
 
 class _Progress:
-    """Shows pairs while they are measured: their rows, or their count in the line of progress."""
+    """A display of pairs while they are measured: a row for each, or a count."""
 
     def __init__(
         self, options: VerifyOptions, table: PairTable, run: PairedRun, line: output.ProgressLine
@@ -163,7 +163,7 @@ class _Progress:
             self._row(output.written(table.head))
 
     def show(self, outcome: PairOutcome) -> None:
-        """Show one more measured pair."""
+        """Show one measured pair."""
         self._done += 1
         self._failed += not outcome.rows
         if self._rows:
@@ -173,12 +173,12 @@ class _Progress:
             self._line.tell(f"{pairs}, {self._failed} failed.")
 
     def end(self) -> None:
-        """Begin a line of its own for what follows its rows."""
+        """Print an empty line behind the rows."""
         if self._rows and self._done:
             self._row("")
 
     def _row(self, text: str) -> None:
-        """Print a row; behind one that was not taken none is, so that all are in one place."""
+        """Print a row; after one that failed keep all further rows in `unshown`."""
         if not self.unshown:
             try:
                 click.echo(text, color=output.for_people() or None)
@@ -192,7 +192,7 @@ class _Progress:
 
 
 def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
-    """Return the figures of the run that this one is compared with."""
+    """Return the figures of the earlier run that --against names; none without it."""
     if options.against is None:
         return {}
     data, where = options.against.read_bytes(), str(options.against)
@@ -202,7 +202,7 @@ def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
 def earlier(
     data: bytes, run: PerftestRun, where: str, pairing: Pairing | None = None
 ) -> Mapping[PairKey, float]:
-    """Return the figures of a file that an earlier run wrote; raise Refused for another file."""
+    """Return the figures of an earlier run from its file; raise Refused for another file."""
     from kube_rdma.verify.views import earlier_figures
 
     try:
@@ -221,7 +221,7 @@ def _drawn(proof: PairProof) -> str:
 
 
 def run_to_end(work: Coroutine[Any, Any, PairProof]) -> None:
-    """Run the measurement to its end, or until a signal comes; then exit as the verdict says."""
+    """Run a measurement until its end or a signal; exit with the code of its verdict."""
 
     async def until_asked() -> PairProof:
         task = asyncio.current_task()
@@ -356,7 +356,7 @@ def verify_nodes(
 
 
 def _starting() -> output.ProgressLine:
-    """Return the line of the longest wait; where none is shown it is printed."""
+    """Return a line of progress for starting pods; print the sentence where none is shown."""
     line = output.ProgressLine("Starting a pod on each node.")
     if not line.is_shown:
         click.echo("Starting a pod on each node …", err=True)
@@ -366,7 +366,7 @@ def _starting() -> output.ProgressLine:
 async def _own(
     cluster: Cluster, options: PodOptions
 ) -> tuple[CopyRequest, tuple[tuple[str, str, str], ...]]:
-    """Return what is started without a manifest, and the cards that are unhealthy."""
+    """Return the request for pods without a manifest, and the unhealthy cards."""
     from kube_rdma.reports.cluster import reports
     from kube_rdma.verify.pairs import CopyRequest
     from kube_rdma.verify.rules.pods import own_pod, own_pods
@@ -381,7 +381,7 @@ def _namespace(manifest: dict[str, Any]) -> str:
 
 
 def _manifest(file: Path) -> dict[str, Any]:
-    """Return the pod of a file; raise Refused."""
+    """Return the pod in a manifest file; raise Refused for a bad one."""
     from kube_base.errors import Refused
     from kube_rdma.cli.config import read_documents
 
@@ -397,7 +397,7 @@ def _manifest(file: Path) -> dict[str, Any]:
 
 
 def _misshapen(pod: dict[str, Any]) -> str:
-    """Return the first field of a pod that holds another kind of value; "" where none does."""
+    """Return the first field of a pod whose value has the wrong type; "" if all are right."""
     metadata, spec = pod.get("metadata", {}), pod.get("spec", {})
     if not isinstance(metadata, dict) or not isinstance(spec, dict):
         return "spec" if isinstance(metadata, dict) else "metadata"

@@ -46,7 +46,7 @@ class EvictionTiming(Frozen):
 
 
 class Evictions:
-    """The rounds of one controller; `events` is run by who made it."""
+    """The rounds in which one controller evicts pods, at the agents' request."""
 
     def __init__(
         self, cluster: Cluster, events: Events, pace: EvictionTiming | None = None
@@ -58,7 +58,7 @@ class Evictions:
         self._notices = Notices()
 
     async def run(self) -> None:
-        """Run rounds until cancelled; wait for an API server that is away."""
+        """Run rounds of evictions until cancelled; wait while the API server does not answer."""
         while True:
             try:
                 await self.round()

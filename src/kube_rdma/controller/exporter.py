@@ -20,7 +20,7 @@ from kube_rdma.model.metrics import MetricSeries
 
 
 class ControllerExporter:
-    """Metrics of one copy; ``await run()`` serves them. `leads` returns whether it leads now."""
+    """The exporter of one controller's metrics. `leads` returns whether it leads now."""
 
     def __init__(self, host: str | None, port: int, leads: Callable[[], bool]) -> None:
         self._host, self._port, self._leads = host, port, leads
@@ -28,15 +28,15 @@ class ControllerExporter:
         self.server = HttpServer({"/metrics": self.answer}, "--metrics-address", CONTENT_TYPE)
 
     def reported(self, usages: Mapping[str, Sequence[Usage]]) -> None:
-        """Take note of how full all pools are; the copy that leads calls it."""
+        """Store how full all pools of addresses are, for the metrics; only the leader calls it."""
         self._usages = dict(usages)
 
     async def run(self) -> None:
-        """Serve until cancelled; raise Refused when the address cannot be had."""
+        """Serve metrics until cancelled; raise Refused when the address cannot be used."""
         await self.server.run(self._host, self._port, "metrics served")
 
     async def answer(self) -> bytes:
-        """Return the text of one scrape."""
+        """Return the metrics as text, for one scrape."""
         return exposition(self._series())
 
     def _series(self) -> Iterator[MetricSeries]:

@@ -78,7 +78,7 @@ ELECTION = lease_kind(ObjectCodec(_decode, _encode))
 
 
 class ElectionLease:
-    """One Lease. A `write` changes what the last `read` has shown, and nothing later."""
+    """The Lease object of an election; `write` changes only the state that `read` returned."""
 
     def __init__(self, cluster: Cluster, name: str, namespace: str) -> None:
         self.name, self.namespace = name, namespace
@@ -108,7 +108,7 @@ class ElectionLease:
 
 
 class ObservedLease(Frozen):
-    """A Lease and when it was first seen like this, in seconds of this copy's own clock."""
+    """A Lease's content, and when this copy first saw that content, by its own clock."""
 
     record: ElectionRecord | None
     since: float
@@ -117,7 +117,7 @@ class ObservedLease(Frozen):
 def observed(
     before: ObservedLease | None, record: ElectionRecord | None, now: float
 ) -> ObservedLease:
-    """Return the Lease as it is seen now; one that has not changed keeps its time."""
+    """Return the Lease with the time when its content was first seen."""
     unchanged = before is not None and before.record == record
     return before if before is not None and unchanged else ObservedLease(record, now)
 
@@ -133,7 +133,7 @@ def may_take(seen: ObservedLease, identity: str, now: float) -> bool:
 def leader_record(
     seen: ObservedLease, identity: str, timing: ElectionTiming, clock: str
 ) -> ElectionRecord:
-    """Return what this copy writes at `clock`, RFC 3339: a renewal, or that it leads now."""
+    """Return the Lease record to write at `clock` (RFC 3339): a renewal, or a new leadership."""
     record = seen.record
     if record is not None and record.holder == identity:
         return ElectionRecord(identity, timing.duration, record.acquired, clock, record.transitions)
@@ -142,17 +142,17 @@ def leader_record(
 
 
 def released(record: ElectionRecord, clock: str) -> ElectionRecord:
-    """Return what a leader writes that ends: nobody has to wait for it."""
+    """Return the Lease record of a leader that resigns, so that no other has to wait."""
     return ElectionRecord("", 1.0, clock, clock, record.transitions)
 
 
 def own_identity() -> str:
-    """Return a name that no other copy has, nor this one after a restart."""
+    """Return a random name of this process, for the Lease."""
     return f"{socket.gethostname()}_{uuid4()}"
 
 
 class Leadership:
-    """This copy's part in an election. `clock` never goes back; `jitter` is for tests."""
+    """The part of this copy in the election of a leader."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Leadership:
         return (self._unread,) if self._unread else ()
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do `work` whenever this copy leads, until cancelled; what the work raises ends it."""
+        """Run `work` whenever this copy leads, until cancelled; raise what `work` raises."""
         try:
             while True:
                 while not await self._try():  # noqa: ASYNC110  nobody tells of the end of a time
@@ -220,7 +220,7 @@ class Leadership:
         return True
 
     async def _lead(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Work and renew until a renewal has failed for too long, or another copy has the Lease."""
+        """Run `work` and renew the Lease until renewals fail too long or another copy leads."""
         working = asyncio.ensure_future(work())
         try:
             while (left := self._until - self._clock()) > 0 and self._is_mine:
@@ -241,7 +241,7 @@ class Leadership:
         return record is not None and record.holder == self._identity
 
     async def _release(self) -> None:
-        """Give the Lease back, if this copy has it and that goes quickly."""
+        """Give the Lease up, if this copy has it; stop trying soon."""
         if not self._is_mine:
             return
         with suppress(KubeError, TimeoutError):

@@ -38,7 +38,7 @@ Parts = Mapping[str, Part]
 
 
 class ControllerOptions(Frozen):
-    """The options of the command."""
+    """The options of the command `controller`."""
 
     namespace: str
     policies: bool = False
@@ -51,7 +51,7 @@ class ControllerOptions(Frozen):
 def always(
     events: Events, exporter: ControllerExporter | None = None, health: Part | None = None
 ) -> Parts:
-    """Return the parts of every copy; `health` answers probes."""
+    """Return the tasks that every copy of the controller runs; `health` answers probes."""
     metrics = exporter.run if exporter else None
     parts = {"events": events.run, "metrics": metrics, "health": health}
     return {name: part for name, part in parts.items() if part}
@@ -63,7 +63,7 @@ def leading(
     options: ControllerOptions,
     exporter: ControllerExporter | None = None,
 ) -> Parts:
-    """Return the parts that write to the cluster, so one copy runs them."""
+    """Return the tasks that write to the cluster, which only the leader runs."""
     namespace = options.namespace
     reported: Callable[[Mapping[str, Sequence[Usage]]], None] = (
         exporter.reported if exporter else lambda _: None
@@ -83,7 +83,7 @@ def leading(
 
 
 def readiness(cluster: Cluster, lead: Leadership) -> HealthChecks:
-    """Return what a copy needs: its Lease, and while it leads what it watches too."""
+    """Return the health checks of a copy: its Lease, and its watches while it leads."""
 
     def watches() -> Sequence[str]:
         return cluster.troubles() if lead.leads else ()
@@ -92,7 +92,7 @@ def readiness(cluster: Cluster, lead: Leadership) -> HealthChecks:
 
 
 async def run_controller(lead: Leadership, beside: Parts, work: Parts) -> None:
-    """Run until cancelled: `beside` at once, `work` while this copy leads."""
+    """Run the tasks `beside` at once, and `work` while this copy leads, until cancelled."""
 
     async def leading_work() -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -66,7 +66,7 @@ WEBHOOK_CONFIGURATIONS: tuple[ObjectKind[tuple[Webhook, ...], None], ...] = tupl
 
 
 class Retirement(Frozen):
-    """The end of one DaemonSet. Needs the verbs get and delete of it, list and watch of pods."""
+    """The removal of one DaemonSet."""
 
     cluster: Cluster
     namespace: str
@@ -88,7 +88,7 @@ class Retirement(Frozen):
         await self._gone(",".join(f"{key}={value}" for key, value in labels.items()))
 
     async def _gone(self, labels: str) -> None:
-        """Wait until no pod has these labels any more."""
+        """Wait until no pod with these labels exists."""
         uids: set[str] = set()
         synced = False
         where = Where(namespace=self.namespace, labels=labels)
@@ -135,7 +135,7 @@ async def retire_webhook(cluster: Cluster, namespace: str, fullname: str = "") -
 
 
 async def available(cluster: Cluster, namespace: str, daemon_set: str) -> None:
-    """Wait until every pod that a DaemonSet wants is available; none is wanted on no node."""
+    """Wait until all pods that a DaemonSet wants are available; none may be wanted."""
     where = Where(namespace=namespace, fields=f"metadata.name={daemon_set}")
     async with aclosing(cluster.watch(DAEMON_SET, where)) as events:
         async for event in events:

@@ -43,7 +43,7 @@ _MAIN_TABLE = 254  # RT_TABLE_MAIN, linux/rtnetlink.h
 def of_allocations(
     interface: InterfaceName, allocations: Sequence[AddressAllocation], pool: IPPool
 ) -> AssignedAddresses:
-    """Return addresses and routes of an interface, out of the allocations of its container."""
+    """Return an interface's addresses and routes from allocations and their pool."""
     own = [one for one in allocations if one.interface == interface]
     addresses = (InterfaceAddress(one.address, one.subnet.prefixlen, one.gateway) for one in own)
     routes = tuple(
@@ -233,7 +233,7 @@ def default_routes(
 
 
 def _reaches(allocation: AddressAllocation, route: Route) -> bool:
-    """Return whether a route of the pool is one of this NIC: its gateway may be another rail's."""
+    """Return whether a pool's route is usable from an address; its gateway may be elsewhere."""
     if route.via is not None:
         return route.via in allocation.subnet
     return route.to.version == allocation.address.version

@@ -352,7 +352,7 @@ def _refuse_twice(above: Sequence[ConfiguredMetaPlugin], below: ConfiguredMetaPl
 
 
 def _refuse_idle(active: Sequence[ConfiguredMetaPlugin], others: Sequence[Network]) -> None:
-    """Raise Refused for a meta-plugin's file that the runtime does not use and nobody names."""
+    """Raise Refused for a second meta-plugin's file, of another product than the active one."""
     products = {one.plugin.product for one in active}
     for file, document in others if active else ():
         for meta in filter(_is_meta, plugins(document)):
@@ -507,9 +507,9 @@ def chained(text: str) -> str:
 
 
 def without(text: str) -> str:
-    """Return a file without the entry, also in lists that a meta-plugin keeps; else the same text.
+    """Return a file's text without kube-rdma's entry, also in lists inside of a meta-plugin.
 
-    Where it stands in the file's own list alone, all else stays as it is written.
+    Where only the file's own list has the entry, all else stays as written.
     """
     document = decoded(text)
     lists = [plugin_list for plugin_list in (document, *kept(document)) if is_list(plugin_list)]
@@ -562,10 +562,7 @@ def _still_called(present: Sequence[Network]) -> dict[str, str]:
 
 
 def _plain(own: cni.ConfFile, document: Document, present: Sequence[Network]) -> str:
-    """Return the text of a chained list of ours without kube-rdma's entry.
-
-    Where it stands in for a lone plugin's file, that file is read anew: it may have changed.
-    """
+    """Return kube-rdma's list without its entry, renewed from the file of its only plugin."""
     for file, lone in present:
         stands_in = not is_list(lone) and lone.get("name") == document.get("name")
         if stands_in and file.name not in OWN_FILES and type_of(lone) not in META_PLUGINS:

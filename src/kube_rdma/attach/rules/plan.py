@@ -102,7 +102,7 @@ def begun(
     *,
     alone: bool = True,
 ) -> tuple[Plan, ...]:
-    """Return the Steps before the addresses of another IPAM plugin, with its call as the last.
+    """Return the Steps up to the call of another IPAM plugin, which gives the addresses.
 
     `plans` begins with the same Steps for these interfaces.
     """
@@ -130,7 +130,7 @@ def _plan(
 
 
 def leads_pod(plan: Plan) -> bool:
-    """Return whether the pod's default route leads through a further interface by this plan."""
+    """Return whether the plan gives the pod a default route through an interface but eth0."""
     routes = (one for one in plan.steps if isinstance(one, steps.AddRoute) and not one.table)
     return plan.interface != FIRST and any(is_default(one.to) for one in routes)
 
@@ -142,7 +142,7 @@ def plugin_calls(planned: Sequence[Plan]) -> tuple[steps.CallPlugin, ...]:
 
 
 def gids_wanted(planned: Sequence[Plan]) -> dict[str, int]:
-    """Return by shared RDMA device how many addresses more are to have a GID of it."""
+    """Return for each shared RDMA device how many addresses need a new GID on it."""
     counts: Counter[str] = Counter()
     for plan in planned:
         made = {step.name for step in plan.steps if isinstance(step, steps.MakeRdma)}
@@ -184,7 +184,7 @@ def subnet_of(address: InterfaceAddress) -> Subnet:
 
 
 def _whole(nic: PodNic, leased: Mapping[InterfaceName, AssignedAddresses]) -> AssignedAddresses:
-    """Return all addresses and routes of the interface: of pool, documents and pod."""
+    """Return all addresses and routes of an interface: from pool, documents and pod."""
     network, ask = nic.network, nic.entry.ask
     given = leased.get(ask.interface, AssignedAddresses(ask.interface))
     own = () if network.pools or network.ipam_plugin else ask.addresses
@@ -194,7 +194,7 @@ def _whole(nic: PodNic, leased: Mapping[InterfaceName, AssignedAddresses]) -> As
 
 
 def _link(container: ContainerId, nic: PodNic, mode: NamespaceMode) -> Iterator[steps.Step]:
-    """Yield the Steps by which the link comes into the pod, and RDMA devices that move with it."""
+    """Yield the Steps that bring the link into the pod, with RDMA devices that move along."""
     alias = mark(container, nic.entry.ask.interface)
     match nic.way:
         case Way.TAKE:
@@ -221,7 +221,7 @@ def _made(nic: PodNic, alias: steps.Mark) -> steps.MakeLink:
 
 
 def _taken(nic: PodNic, alias: steps.Mark, mode: NamespaceMode) -> Iterator[steps.Step]:
-    """Yield the Steps that move a card's own link, and its RDMA devices where they move apart."""
+    """Yield the Steps that move a card's own link into the pod, with its RDMA devices if needed."""
     link, wide = nic.link, nic.link.link_type == "infiniband"
     take = steps.TakeLink(
         link=PlannedHostLink(link.index, link.name),
@@ -258,7 +258,7 @@ def _taken(nic: PodNic, alias: steps.Mark, mode: NamespaceMode) -> Iterator[step
 def _brought_up(
     nic: PodNic, crowded: bool, given: AssignedAddresses | None = None
 ) -> Iterator[steps.Step]:
-    """Yield sysctls, then the Step that brings the link up, then the call of an IPAM plugin."""
+    """Yield the Steps that set sysctls, bring the link up and call an IPAM plugin."""
     network, name = nic.network, nic.interface
     ignored = {} if network.accept_ra else {f"net/ipv6/conf/{name}/{_ACCEPT_RA}": "0"}
     asked = {f"net/{tree}/{name}/{key}": value for tree, key, value in network.sysctls}
@@ -275,7 +275,7 @@ def _brought_up(
 
 
 def _with_ipv6(given: AssignedAddresses) -> dict[str, str]:
-    """Return the sysctl that switches IPv6 on, which runtimes switch off in some pods."""
+    """Return the sysctl that enables IPv6, which runtimes disable in some pods; if it is needed."""
     if any(address.address.version == 6 for address in given.addresses):
         return {f"net/ipv6/conf/{given.interface}/disable_ipv6": "0"}
     return {}
@@ -297,7 +297,7 @@ def _addressed(nic: PodNic, given: AssignedAddresses) -> Iterator[steps.Step]:
 def _talk(
     container: ContainerId, nic: PodNic, given: AssignedAddresses, routes: Sequence[steps.AddRoute]
 ) -> Iterator[steps.Step]:
-    """Yield RDMA, routes, and the waits until peers can be reached."""
+    """Yield the Steps for RDMA, rules and routes, then those that wait for GIDs and announce."""
     name, devices = given.interface, nic.devices
     if nic.soft:
         devices = (soft_name(nic.soft, container, name),)
@@ -313,10 +313,10 @@ def _talk(
 def _main_routes(
     placed: Sequence[tuple[PodNic, AssignedAddresses]],
 ) -> dict[InterfaceName, tuple[steps.AddRoute, ...]]:
-    """Return what each interface adds to the pod's main table, where a destination has one route.
+    """Return each interface's routes in the pod's main table, one for each destination.
 
-    Of equal destinations the first in the annotation has it. A default route among them stays out,
-    for an entry asks for it otherwise; eth0 has it, where a meta-plugin has kube-rdma make that.
+    Of equal destinations the first in the annotation has the route. A default route is left out
+    unless the entry asks for one, or the interface is eth0.
     """
     taken: set[Subnet] = set()
     routes = {}
@@ -338,7 +338,7 @@ def _main_routes(
 
 
 def _own_table(given: AssignedAddresses, table: int) -> Iterator[steps.Step]:
-    """Yield table and rules by which what comes from the interface's addresses leaves by it."""
+    """Yield the table and rules that route traffic from an interface's addresses through it."""
     name = given.interface
     routes: dict[Subnet, steps.AddRoute] = {}
     for address in given.addresses:
@@ -360,7 +360,7 @@ def _own_table(given: AssignedAddresses, table: int) -> Iterator[steps.Step]:
 
 
 def _via(route: NetworkRoute, given: AssignedAddresses) -> Address | None:
-    """Return the next hop: as written, else the gateway of the family; None: on-link."""
+    """Return a route's next hop: as written, else the family's gateway; None if on-link."""
     if route.via is not None or route.onlink:
         return route.via
     gateways = (one.gateway for one in given.addresses if one.gateway)
@@ -368,13 +368,13 @@ def _via(route: NetworkRoute, given: AssignedAddresses) -> Address | None:
 
 
 def _is_beyond(gateway: Address | None, given: AssignedAddresses) -> bool:
-    """Return whether a next hop is in no subnet of the interface."""
+    """Return whether a gateway is outside of all subnets of the interface."""
     subnets = map(subnet_of, given.addresses)
     return gateway is not None and not any(gateway in subnet for subnet in subnets)
 
 
 def everywhere(gateway: Address) -> Subnet:
-    """Return the destination of a default route over a gateway of this family."""
+    """Return the destination of a default route, 0.0.0.0/0 or ::/0, for this gateway."""
     return ip_network("0.0.0.0/0" if gateway.version == 4 else "::/0")
 
 
@@ -405,7 +405,7 @@ def _refuse_default_routes(
 
 
 def _refuse_far(nic: PodNic, given: AssignedAddresses) -> None:
-    """Raise Refused for gateways that the interface cannot reach: the kernel would refuse them."""
+    """Raise Refused for gateways that the interface cannot reach, as the kernel would."""
     own = {one.gateway for one in given.addresses}  # whoever gave them knows the way there
     asked = enumerate(nic.entry.ask.default_routes)
     hops = [(_default(at), via) for at, via in asked if via not in own]

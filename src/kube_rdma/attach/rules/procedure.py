@@ -35,7 +35,7 @@ NO_CLAIMS: Mapping[str, str] = MappingProxyType({})
 
 
 class NetworkRequest(Frozen):
-    """A pod's request: entries of its annotation, and the networks that they mean."""
+    """The input of attaching: entries of a pod's annotation, and the networks they mean."""
 
     asks: tuple[attachment.NetworkAsk, ...]
     networks: tuple[attachment.Network, ...]
@@ -45,7 +45,7 @@ class NetworkRequest(Frozen):
 
 
 class MatchedNetworks(Frozen):
-    """First stage: every entry has its network, for a pod that holds these shares."""
+    """The first stage of attaching: every entry has its network, and the pod's shares are known."""
 
     request: NetworkRequest
     granted: tuple[attachment.GrantedShare, ...]
@@ -58,17 +58,17 @@ class MatchedNetworks(Frozen):
 
     @property
     def foreign(self) -> tuple[attachment.MatchedEntry, ...]:
-        """Return the entries whose networks other plugins make."""
+        """Return the entries whose networks are made by other plugins."""
         return tuple(one for one in self.entries if isinstance(one.network, kinds.ForeignNetwork))
 
     @property
     def unpooled(self) -> tuple[tuple[attachment.MatchedEntry, Address], ...]:
-        """Return the asked addresses that no pool gives; IPAM looks at those of pools."""
+        """Return the addresses asked for in networks without a pool, each with its entry."""
         return addresses.unpooled(self.entries)
 
 
 class LocatedNics(Frozen):
-    """Second stage: every network of kube-rdma's has its card and link."""
+    """The second stage of attaching: every network of kube-rdma has its card and link."""
 
     matched: MatchedNetworks
     host: attachment.HostNetwork
@@ -83,7 +83,7 @@ class LocatedNics(Frozen):
 
 
 class SettledNics(LocatedNics):
-    """Third stage: all that is known before anything is taken for the pod."""
+    """The third stage of attaching: all that can be known before addresses are taken."""
 
     called: tuple[attachment.Plan, ...]  # of other plugins
 
@@ -94,14 +94,14 @@ class SettledNics(LocatedNics):
 
     @property
     def sole(self) -> tuple[str, ...]:
-        """Return what no other interface may be given: GUIDs, and keys of claims."""
+        """Return values that no other interface may get: GUIDs, and keys of claims' addresses."""
         asked = (requests.asked_guid(nic.entry) for nic in self.nics)
         keys = (key for nic in self.nics for key in addresses.sole(nic))
         return (*(guid for _, guid in filter(None, asked)), *keys)
 
 
 class AddressedNics(Frozen):
-    """Fourth stage: IPAM and the cards have given their addresses."""
+    """The fourth stage of attaching: IPAM and cards have given the addresses."""
 
     placed: SettledNics
     sandbox: attachment.Sandbox
@@ -110,7 +110,7 @@ class AddressedNics(Frozen):
 
 
 class FullPlan(Frozen):
-    """Fifth stage: all Steps."""
+    """The fifth stage of attaching: all Steps are planned."""
 
     placed: SettledNics
     nics: tuple[attachment.PodNic, ...]
@@ -119,7 +119,7 @@ class FullPlan(Frozen):
 
 
 class MadeNics(Frozen):
-    """Sixth stage: the Steps were run."""
+    """The sixth stage of attaching: the Steps were run, and the pod was looked at."""
 
     planned: FullPlan
     view: attachment.PodView
@@ -133,14 +133,14 @@ class MadeNics(Frozen):
 
 
 class Outcome(Frozen):
-    """Last stage: the pod's interfaces, and what its containers get by share."""
+    """The last stage of attaching: the pod's interfaces, and devices for containers by share."""
 
     interfaces: tuple[attachment.AttachedInterface, ...]
     edits: Mapping[HeldShare, Edits]
 
 
 def match(request: NetworkRequest, granted: tuple[attachment.GrantedShare, ...]) -> MatchedNetworks:
-    """Match entries with networks; raise Refused with all entries that cannot be met."""
+    """Return the entries with their networks; raise Refused for entries that cannot be met."""
     # Who calls for one network has chosen the plugin, so it is kube-rdma's without a share too.
     holding = request.called or bool(granted)
     asks, networks, others = request.asks, request.networks, request.others
@@ -157,7 +157,7 @@ def locate(
     attachments: Iterable[attachment.Attachment] = (),
     beside: tuple[attachment.Plan, ...] = (),
 ) -> LocatedNics:
-    """Find card and link for each network; raise Refused when shares, cards or links do not fit.
+    """Find card and link of each network; raise Refused if shares, cards or links do not fit.
 
     `attachments` are those of the node.
     """
@@ -175,7 +175,7 @@ def settle(
     others: Sequence[attachment.Attachment] = (),
     claimed: Mapping[str, str] = NO_CLAIMS,
 ) -> SettledNics:
-    """Settle all that needs no address.
+    """Return the NICs with all that can be decided without addresses.
 
     Raise Refused for GUIDs and addresses of claims that are taken, and for documents that plugins
     do not understand. `settings` are those of `functions`; None: the links of the host have them.
@@ -201,7 +201,7 @@ def address(
     leased: Sequence[attachment.AssignedAddresses],
     pools: Iterable[IPPool] = (),
 ) -> AddressedNics:
-    """Add what cards bring along to what IPAM has `leased`.
+    """Return the NICs with the addresses in `leased` and those that cards bring along.
 
     Raise Refused where a card should bring addresses and has none, and for `unpooled` ones of
     `pools` that are for other namespaces.
@@ -217,7 +217,7 @@ def address(
 def plan(
     before: AddressedNics, answers: Mapping[InterfaceName, CniResult] | None = None
 ) -> FullPlan:
-    """Plan all Steps; raise Refused when addresses or routes contradict each other.
+    """Return all Steps; raise Refused when addresses or routes contradict each other.
 
     `answers` are those of IPAM plugins by interface; None: nobody has asked them.
     """
@@ -237,7 +237,7 @@ def plan(
 
 
 def observe(before: FullPlan, view: attachment.PodView) -> MadeNics:
-    """Take note of what the pod shows since the plans were run."""
+    """Return the NICs as the pod shows them after the Steps were run."""
     place = before.placed
     named = as_named(before.nics, view)
     used = [(p, rdma_names((p,), (nic,))) for p, nic in zip(before.own, named, strict=True)]
@@ -252,7 +252,7 @@ def conclude(
     rdma_cm: str | None,
     results: Sequence[attachment.PluginResult] = (),
 ) -> Outcome:
-    """Return what became of it all.
+    """Return the pod's interfaces and its containers' devices, after all Steps.
 
     Raise Outdated for device nodes that are another device's by now, Broken for plugins that
     reported success and made nothing. `devices` are those of `before` as they are now.
@@ -278,7 +278,7 @@ def conclude(
 def as_named(
     placed: Sequence[attachment.PodNic], view: attachment.PodView
 ) -> tuple[attachment.PodNic, ...]:
-    """Return the NICs with the names that their RDMA devices have now.
+    """Return the NICs with the present names of their RDMA devices.
 
     A driver that was bound again has made them again, and the old name may be another device's.
     """
@@ -331,7 +331,7 @@ def attached(
 def char_paths(
     devices: Sequence[Device], rdma_cm: str | None, gives: Collection[CharKind]
 ) -> tuple[str, ...]:
-    """Return the device nodes that a pool opens, sorted; rdma_cm only beside others."""
+    """Return the sorted device nodes of these kinds; rdma_cm only if there are others."""
     nodes = (char for device in devices for char in device.char_devices)
     paths = {char.path for char in nodes if char.kind in gives}
     if rdma_cm and paths and CharKind.RDMA_CM in gives:
@@ -345,7 +345,7 @@ def edits(
     devices: Sequence[Device],
     rdma_cm: str | None,
 ) -> dict[HeldShare, Edits]:
-    """Return by share the device nodes of its interfaces, and how their RDMA devices are used.
+    """Return by share the device nodes of its interfaces, and how RDMA devices are used.
 
     So each container gets its own. `granted` and `devices` are all of the pod's, as they are now.
     """
@@ -364,7 +364,7 @@ def edits(
 
 
 def _used(device: Device, plan: attachment.Plan, card: Card | None) -> UsedDevice:
-    """Return how the pod uses a device.
+    """Return how the pod uses an RDMA device: port, GID, interface and place.
 
     One that was made on an interface of the pod sits where the card does.
     """

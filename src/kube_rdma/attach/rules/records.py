@@ -19,10 +19,10 @@ _BEGUN, _COMPLETE = "attachment", "attached"  # what a record's name begins with
 
 
 def outlives(attachment: Attachment) -> bool:
-    """Decide whether an attachment changes more than the pod's own namespace.
+    """Decide whether an attachment changes more than the pod's network namespace.
 
-    A power failure takes that, with all that is in it: a record that is lost, or back again, is
-    then as good as the right one. Of addresses there is another record.
+    A power failure ends that namespace: a record that is lost, or comes back, then does no harm.
+    Addresses have records of their own.
     """
     planned = (step for plan in attachment.plans for step in plan.steps)
     return any(
@@ -32,45 +32,45 @@ def outlives(attachment: Attachment) -> bool:
 
 
 def begun_name(key: AttachmentKey) -> str:
-    """Return the name of a record whose ADD has not answered yet."""
+    """Return the record's name while its ADD is not answered."""
     return f"{_BEGUN}-{_spelled(key)}"
 
 
 def complete_name(key: AttachmentKey) -> str:
-    """Return the name of a record that only DEL ends."""
+    """Return the record's name after its ADD is answered, until DEL."""
     return f"{_COMPLETE}-{_spelled(key)}"
 
 
 def key_of(record: Attachment, *, split: bool) -> AttachmentKey:
-    """Return the key of a record; `split`: it stands in the folder of single interfaces."""
+    """Return the key of a record; `split`: the record is in the folder of single interfaces."""
     return _read(record.sandbox.container, split=split)
 
 
 def key_named(name: str, *, split: bool) -> AttachmentKey:
-    """Return the key of a record of which only the name is understood."""
+    """Return the key by a record's name, for a record that cannot be read."""
     return _read(name.partition("-")[2], split=split)
 
 
 def written(key: AttachmentKey, attachment: Attachment) -> Attachment:
-    """Return an attachment as the record has it."""
+    """Return an attachment in the form of its record, where the id holds the interface too."""
     return replace(attachment, sandbox=replace(attachment.sandbox, container=_spelled(key)))
 
 
 def plain(key: AttachmentKey, record: Attachment) -> Attachment:
-    """Return a record with the container's own id."""
+    """Return a record's attachment with the container's id alone, without the interface."""
     if key.interface is None:
         return record
     return replace(record, sandbox=replace(record.sandbox, container=key.container))
 
 
 def as_read(name: str, record: Attachment) -> Attachment:
-    """Return a record as it was read; its name alone may say that it is complete."""
+    """Return a record as read, marked complete if its name says so."""
     complete = record.complete or name == f"{_COMPLETE}-{record.sandbox.container}"
     return replace(record, complete=complete)
 
 
 def _spelled(key: AttachmentKey) -> ContainerId:
-    """Return the name on disk of the sandbox of this key; a container's id has no @."""
+    """Return the container id of a key as records have it, with ``@interface`` behind if any."""
     if key.interface is None:
         return key.container
     return ContainerId(f"{key.container}@{key.interface}")

@@ -49,7 +49,10 @@ _NONE: Mapping[ContainerId, Any] = MappingProxyType({})
 
 
 class RepairView(Frozen):
-    """One look at a node; the sandboxes were listed before the attachments were read."""
+    """The input of one round of repair: sandboxes, pods and attachments of a node.
+
+    Sandboxes were listed before the attachments were read.
+    """
 
     sandboxes: tuple[PodSandbox, ...]
     pods: tuple[PodState, ...]  # of the node; none while others give pods their networks
@@ -59,7 +62,7 @@ class RepairView(Frozen):
 
 
 class FailedRepairs(Frozen):
-    """Repairs of one sandbox that came to nothing, in a row."""
+    """The consecutive failures to repair one sandbox, and when to try again."""
 
     refusals: int
     failures: int  # refusals too
@@ -67,7 +70,7 @@ class FailedRepairs(Frozen):
 
 
 class RepairState(Frozen):
-    """The state of repairs between two looks, by container."""
+    """What is known of repairs from the rounds before, by container."""
 
     lacking: Mapping[ContainerId, float] = _NONE  # since when it lacks its networks
     absent: Mapping[ContainerId, float] = _NONE  # since when the runtime does not know it
@@ -76,7 +79,7 @@ class RepairState(Frozen):
 
 
 class RepairDecision(Frozen):
-    """Sandboxes that get their networks now, and attachments that end."""
+    """The sandboxes that get their networks now, and the attachments to remove."""
 
     missing: tuple[PodSandbox, ...]
     orphans: tuple[ContainerId, ...]
@@ -84,7 +87,7 @@ class RepairDecision(Frozen):
 
 
 def decide(seen: RepairView, before: RepairState, now: float) -> RepairDecision:
-    """Return what is wrong now, and the state for the next look."""
+    """Return the repairs to make now, and the state for the next round."""
     lacking = {one.container: one for one in _lacking(seen) if one.container not in before.content}
     state = RepairState(
         lacking={container: before.lacking.get(container, now) for container in lacking},
@@ -99,7 +102,7 @@ def decide(seen: RepairView, before: RepairState, now: float) -> RepairDecision:
 
 
 def failed(state: RepairState, container: ContainerId, now: float, *, refused: bool) -> RepairState:
-    """Return the state after a repair that came to nothing."""
+    """Return the state after a failed repair."""
     last = state.tried.get(container, FailedRepairs(0, 0, 0.0))
     pause = min(LONGEST, FIRST * 2.0 ** min(last.failures, 16))
     tried = FailedRepairs(last.refusals + 1 if refused else 0, last.failures + 1, now + pause)
@@ -107,7 +110,7 @@ def failed(state: RepairState, container: ContainerId, now: float, *, refused: b
 
 
 def asks_for_nothing(state: RepairState, container: ContainerId) -> RepairState:
-    """Return the state after a repair that had nothing to do, as for an empty list."""
+    """Return the state after a repair that found no network to make."""
     return replace(state, content=state.content | {container})
 
 
@@ -124,7 +127,7 @@ def is_hopeless(state: RepairState, container: ContainerId, pod: PodState) -> bo
 
 
 def is_owed(sandbox: PodSandbox, pod: PodState, asking: int | None, chained: int | None) -> bool:
-    """Return whether a sandbox surely began without networks that it should have had.
+    """Return whether a sandbox surely started without networks that it should have had.
 
     Only then is it evicted. It was made since its pod is known to ask, and since the runtime is
     known to call kube-rdma; both in nanoseconds of the wall clock, None for never. A pod that was
@@ -137,16 +140,16 @@ def is_owed(sandbox: PodSandbox, pod: PodState, asking: int | None, chained: int
 
 
 def due(state: RepairState, now: float) -> float:
-    """Return when something will have to be done, as far as is known; infinity for never."""
+    """Return when the next repair or removal is due; infinity for never."""
     missing = [_due(state, container) for container in state.lacking.keys() - state.content]
     orphans = [since + ABSENT for since in state.absent.values()]
     return min((when for when in (*missing, *orphans) if when > now), default=float("inf"))
 
 
 def is_others(pod: PodState) -> bool:
-    """Return whether somebody else gave the pod its networks: only a foreign status names some.
+    """Return whether another program gave the pod its networks, by its status annotations.
 
-    So it is with pods from before kube-rdma was installed, which Multus attached.
+    Multus did so before kube-rdma was installed.
     """
     annotations = dict(pod.annotations)
     if OWN_STATUS in annotations:
@@ -161,7 +164,7 @@ def is_others(pod: PodState) -> bool:
 
 
 def _lacking(seen: RepairView) -> Iterable[PodSandbox]:
-    """Return living sandboxes of pods that ask, without a complete attachment; a pod's newest."""
+    """Return the newest living sandbox of each pod that asks and has no complete attachment."""
     pods = {
         (PodName(pod.namespace, pod.name), pod.runtime_uid)
         for pod in seen.pods
@@ -176,7 +179,7 @@ def _lacking(seen: RepairView) -> Iterable[PodSandbox]:
 
 
 def _absent(seen: RepairView) -> list[ContainerId]:
-    """Return complete attachments without a sandbox; an unanswered ADD may be under way."""
+    """Return the containers with a complete attachment but no sandbox."""
     sandboxes = {one.container: one for one in seen.sandboxes}
     # The agent's own pod has a sandbox: if a runtime lists none, the kubelet asks another one.
     if not sandboxes:
@@ -218,7 +221,7 @@ RestartCandidate = tuple[PodState, RestartRequest]
 
 
 class OwnerEvictions(Frozen):
-    """The first and the last eviction of an owner's pods."""
+    """The times of the first and last eviction among an owner's pods."""
 
     first: float
     last: float
@@ -226,13 +229,13 @@ class OwnerEvictions(Frozen):
 
 
 class EvictionTurns(Frozen):
-    """The times at which namespaces, owners and pods were tried, and which owners lost pods."""
+    """When each namespace, owner and pod was last tried for eviction, with owners' evictions."""
 
     last: Mapping[tuple[str, ...], float] = {}
     evicted: Mapping[tuple[str, ...], OwnerEvictions] = {}
 
     def tried(self, pod: PodState, now: float, *, evicted: bool) -> EvictionTurns:
-        """Return the turns after a try to evict a pod."""
+        """Return the turns after an attempt to evict a pod."""
         last, lost = self.last, self.evicted
         for line in _lines(pod):
             last = served(last, line, now)
@@ -249,7 +252,7 @@ class EvictionTurns(Frozen):
 def evictable(
     asked: Iterable[RestartCandidate], now: float, turns: EvictionTurns
 ) -> list[RestartCandidate]:
-    """Return those that may go.
+    """Return the candidates that may be evicted now.
 
     The request has to be fresh, of the node that the pod runs on, and the pod one that an eviction
     ends: it runs, is not ending already, and is no static one. One that cannot start is Pending as
@@ -262,13 +265,13 @@ def evictable(
 
 
 def turn(asked: RestartCandidate, turns: EvictionTurns) -> tuple[object, ...]:
-    """Return the key of who is tried next, the least: namespaces, then owners, then pods."""
+    """Return the sort key for evictions: who waited longest, by namespace, owner and pod."""
     pod, request = asked
     return (*(turns.last.get(line, 0.0) for line in _lines(pod)), request.at, pod.uid)
 
 
 def _lines(pod: PodState) -> tuple[tuple[str, ...], ...]:
-    """Return the queues in which it stands: namespace, owner and pod."""
+    """Return the keys of a pod's namespace, owner and itself, for turns."""
     owner = pod.owner or pod.name
     return (pod.namespace,), (pod.namespace, owner), (pod.namespace, owner, pod.uid)
 
@@ -286,7 +289,7 @@ def _is_later(pod: PodState, lost: OwnerEvictions) -> bool:
 
 
 class RefusedAdd(Frozen):
-    """Refusals of a key in a row."""
+    """How often in a row an ADD was refused, and when."""
 
     times: int
     at: float  # the last one
@@ -296,7 +299,7 @@ class RefusedAdd(Frozen):
 def refused(
     before: Mapping[RefusedKey, RefusedAdd], key: RefusedKey, now: float
 ) -> tuple[dict[RefusedKey, RefusedAdd], bool]:
-    """Return the state after one more refusal, and whether to ask now for the pod's end.
+    """Return the state after one more refused ADD, and whether to ask for an eviction now.
 
     One refusal alone may be of a number that another device held for a moment; those of long ago
     are forgotten.
@@ -309,7 +312,7 @@ def refused(
 
 
 def is_remade(pod: PodState) -> bool:
-    """Return whether somebody makes another pod in place of this one.
+    """Return whether a controller will make another pod if this one is deleted.
 
     Of a static pod only the mirror in the API would go, and the kubelet makes it again.
     """

@@ -43,7 +43,7 @@ _NO_EFFECT = {
 
 
 def is_asking(pod: PodState) -> bool:
-    """Return whether a pod asks for networks by one of the annotations, and can have some."""
+    """Return whether a pod asks for networks by an annotation, and is not on the host's network."""
     return names_networks(pod.annotations) and not pod.host_network
 
 
@@ -54,12 +54,12 @@ def names_networks(annotations: Iterable[tuple[str, str]]) -> bool:
 
 
 def names_default(annotations: Iterable[tuple[str, str]]) -> bool:
-    """Return whether the pod names the network that it wants in place of the cluster's."""
+    """Return whether a pod names a network to use in place of the cluster's."""
     return bool(dict(annotations).get(DEFAULT_NETWORK, "").strip())
 
 
 def default_refused(pod: PodState, wanted: str, cluster: str) -> Refused:
-    """Return the refusal of a pod that wants another network than the cluster's as eth0."""
+    """Return the refusal for a pod that wants another network than the cluster's as eth0."""
     return Refused(
         f"kube-rdma runs behind the cluster's network {cluster}, which has made eth0 already, and "
         f"cannot put {wanted} in its place",
@@ -143,7 +143,7 @@ def match_entries(
 
 
 def refuse_traffic(entries: Sequence[attachment.MatchedEntry]) -> None:
-    """Raise Refused for routes of entries whose interface other plugins make, and route."""
+    """Raise Refused for routes in entries whose interfaces other plugins make."""
     refuse_all(
         refused(
             entry,
@@ -188,7 +188,7 @@ def unknown(
     *,
     apart: bool,
 ) -> Refused:
-    """Return the refusal of entries whose network is nowhere.
+    """Return the refusal for entries whose networks do not exist.
 
     `names` are those of the networks on the node and of kube-rdma's own, `places` the namespaces in
     which a NetworkAttachmentDefinition was looked for. `apart`: the node's are for no pod.
@@ -219,13 +219,13 @@ def unknown(
 def in_order(
     entries: Sequence[attachment.MatchedEntry], interfaces: Sequence[OfInterface]
 ) -> tuple[OfInterface, ...]:
-    """Return what belongs to interfaces, in the order of the annotation."""
+    """Return values that belong to interfaces, in the order of their entries."""
     places = {entry.ask.interface: place for place, entry in enumerate(entries)}
     return tuple(sorted(interfaces, key=lambda one: places[one.interface]))
 
 
 def refused(entry: attachment.MatchedEntry, field: str, problem: str, remedy: str) -> Refused:
-    """Return a refusal that names the entry, the network and the field of either."""
+    """Return a refusal that names the entry, its network and the field."""
     ask = entry.ask
     is_said = {"ips": ask.addresses, "mac": ask.mac}.get(field.partition("[")[0])
     if ask.by_pod_networks and is_said:
@@ -234,7 +234,7 @@ def refused(entry: attachment.MatchedEntry, field: str, problem: str, remedy: st
 
 
 def asked_guid(entry: attachment.MatchedEntry) -> tuple[str, str] | None:
-    """Return the field that asks for a GUID and the GUID; None where none does."""
+    """Return field name and GUID of an entry that asks for one, else None."""
     own = entry.network.guid if isinstance(entry.network, kinds.IbSriovNetwork) else None
     for field, guid in (
         ("infiniband-guid", entry.ask.guid),
@@ -247,7 +247,7 @@ def asked_guid(entry: attachment.MatchedEntry) -> tuple[str, str] | None:
 
 
 def _routed(network: attachment.Network, ask: attachment.NetworkAsk) -> attachment.Network:
-    """Return the network with the routes and the MTU of the entry in place of its own."""
+    """Return the network with the entry's routes and MTU, which override its own."""
     destinations = {route.to for route in ask.routes}
     others = tuple(route for route in network.routes if route.to not in destinations)
     mtu = network.mtu if ask.mtu is None else ask.mtu or None
@@ -255,7 +255,7 @@ def _routed(network: attachment.Network, ask: attachment.NetworkAsk) -> attachme
 
 
 def _misfit(entry: attachment.MatchedEntry, resource: str) -> Iterator[Refused]:
-    """Yield refusals of a claim's parameters that the network cannot follow."""
+    """Yield a refusal for each parameter of a claim that its network cannot follow."""
     own, ask = entry.network.resource, entry.ask
     if own != resource:
         problem = f"the network is for shares of {own}, and the claim's device is of {resource}"
@@ -270,14 +270,14 @@ def _misfit(entry: attachment.MatchedEntry, resource: str) -> Iterator[Refused]:
 
 
 def _is_plain(entry: attachment.MatchedEntry) -> bool:
-    """Return whether it is a macvlan or ipvlan link of which nothing names the card."""
+    """Return whether an entry is for macvlan or ipvlan, with no card or resource named."""
     network = entry.network
     named = entry.ask.device_id or network.device or network.resource
     return isinstance(network, kinds.MacvlanNetwork | kinds.IpvlanNetwork) and not named
 
 
 def _with_argued(entry: attachment.MatchedEntry) -> attachment.MatchedEntry:
-    """Return the entry with the addresses of its cni-args, where it has no others."""
+    """Return the entry with the addresses in its cni-args, unless it has addresses."""
     if entry.ask.addresses:
         return _in_place(entry, "ips")
     ips = decoded(entry.ask.arguments).get("ips")
@@ -293,7 +293,7 @@ def _with_argued(entry: attachment.MatchedEntry) -> attachment.MatchedEntry:
 
 
 def argued_ips(ask: attachment.NetworkAsk) -> Iterator[Address]:
-    """Yield the addresses of an entry's cni-args, which other plugins get as they are.
+    """Yield the addresses in an entry's cni-args.
 
     To a plugin in Go `IPs` is the same key (encoding/json folds case).
     """
@@ -305,14 +305,14 @@ def argued_ips(ask: attachment.NetworkAsk) -> Iterator[Address]:
 
 
 def _in_place(entry: attachment.MatchedEntry, field: str) -> attachment.MatchedEntry:
-    """Return the entry without the network's own addresses, where the pod's replace them."""
+    """Return the entry without its network's own addresses, if the pod's replace them."""
     if field not in entry.network.yields_to:
         return entry
     return replace(entry, network=replace(entry.network, static=()))
 
 
 def _asked(entry: object) -> attachment.AskedAddress:
-    """Return the address; ValueError for what is none, or has a zone (fe80::1%eth0)."""
+    """Return an address with optional length; raise ValueError for others, also with a zone."""
     if not isinstance(entry, str) or "%" in entry:
         raise ValueError(entry)
     parsed = ip_interface(entry)
@@ -333,7 +333,7 @@ def _unknown(ask: attachment.NetworkAsk, names: Sequence[str]) -> Refused:
 
 
 def _unfit(entry: attachment.MatchedEntry) -> Iterator[Refused]:
-    """Yield refusals of what the entry asks for and an interface of kube-rdma cannot have."""
+    """Yield a refusal for each request of an entry that kube-rdma's interfaces cannot fulfil."""
     ask, network = entry.ask, entry.network
     for name, _ in ask.capabilities:
         problem = f"{name} has no effect on an RDMA network: {_NO_EFFECT[name]}"
@@ -387,7 +387,7 @@ def _unfit_partition(entry: attachment.MatchedEntry, pkey: int | None) -> Iterat
 
 
 def _unplaced(entry: attachment.MatchedEntry) -> Iterator[Refused]:
-    """Yield refusals of addresses without a length, where no pool knows it."""
+    """Yield a refusal for each address without a prefix length, where no pool knows it."""
     for index, asked in enumerate(entry.ask.addresses):
         if asked.prefix is None:
             remedy = f'Write it with its length, like "{asked.address}/24"'

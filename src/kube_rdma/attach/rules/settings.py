@@ -40,7 +40,7 @@ _OTHERS = (
 
 
 def as_asked(used: Sequence[UsedDevice], annotations: Mapping[str, str]) -> tuple[UsedDevice, ...]:
-    """Return what the pod's annotation lets it have: all, all but places, or nothing."""
+    """Return the devices to name in settings, by the pod's annotation; perhaps without places."""
     asked = annotations.get(ANNOTATION)
     if asked == NONE:
         return ()
@@ -52,9 +52,9 @@ def as_asked(used: Sequence[UsedDevice], annotations: Mapping[str, str]) -> tupl
 def settings_files(
     used: Sequence[UsedDevice], fabric: FabricProfile | None = None, topology: str = ""
 ) -> dict[str, str]:
-    """Return the files by name, none without devices; `fabric` is the pool's own profile.
+    """Return settings files for NCCL and UCX by name; none without devices.
 
-    With a `topology` (topology_file) NCCL reads that file too.
+    `fabric` is the pool's profile. With a `topology` (topology_file) NCCL reads that file too.
     """
     if not used:
         return {}
@@ -72,7 +72,7 @@ def settings_files(
 def pool_files(
     used: Sequence[UsedDevice], fabric: FabricProfile | None, *, alone: bool
 ) -> dict[str, str]:
-    """Return the files where nobody knows yet who holds the shares of these devices.
+    """Return settings files for shares whose holder is not known yet, by name.
 
     Only where the resource is `alone` on its node are devices named: a container with shares of
     another one would be kept from those.
@@ -85,8 +85,8 @@ def pool_files(
 def _named(used: Sequence[UsedDevice]) -> tuple[list[str], list[str]]:
     """Return the lines that name devices, for NCCL and for UCX.
 
-    NCCL takes a name for the beginning of names, so it is told to take whole ones (``=``), of at
-    most 32 devices (NCCL's user guide, NCCL_IB_HCA).
+    NCCL matches beginnings of names, so ``=`` asks for whole ones, of at most 32 devices (NCCL's
+    user guide, NCCL_IB_HCA).
     """
     ports = ",".join(dict.fromkeys(f"{one.name}:{one.port}" for one in used))
     return [f"NCCL_IB_HCA=={ports}"], [f"UCX_NET_DEVICES={ports}"]
@@ -137,13 +137,13 @@ def _ucx_fabric(fabric: FabricProfile) -> Iterator[str]:
 
 
 def _given(named: Mapping[str, object], fabric: FabricProfile, begin: str) -> Iterator[str]:
-    """Return what has a value, then the variables whose names begin so."""
+    """Return lines for the variables that have a value, and for the profile's that begin so."""
     every = [*named.items(), *(pair for pair in fabric.variables if pair[0].startswith(begin))]
     return (f"{name}={value}" for name, value in every if value is not None)
 
 
 def _gid_index(used: Sequence[UsedDevice]) -> tuple[int | None, str]:
-    """Return the index that all devices of Ethernet have, or None and a comment with the reason.
+    """Return the GID index that all Ethernet devices share; or None, and a comment on why.
 
     NCCL and UCX know one for all devices: where these differ, or one has none, it is left out. On
     InfiniBand programs need none.
@@ -186,7 +186,7 @@ def known_devices(cards: Iterable[Card], *, linked: bool = True) -> tuple[UsedDe
 
 
 def together(held: Collection[HeldShare], holdings: Sequence[Holding]) -> frozenset[HeldShare]:
-    """Return these shares and all others of the containers that hold one of them.
+    """Return these shares and all others that the same containers hold.
 
     Pod resources leave init containers out, so what nobody holds stands for itself.
     """
@@ -204,7 +204,7 @@ def used_devices(
     edits: Mapping[HeldShare, Edits],
     card_devices: Mapping[HeldShare, Sequence[UsedDevice]],
 ) -> tuple[UsedDevice, ...]:
-    """Return the devices of these shares, each once, sorted by resource and share.
+    """Return the RDMA devices of these shares, each once, sorted by resource and share.
 
     `edits` hold by share what networks made; a resource that has any is told by these alone, as its
     device nodes are. `card_devices` are those of a share's cards, for the others.
@@ -226,7 +226,7 @@ def devices_of(
     edits: Mapping[HeldShare, Edits],
     cards: Mapping[HeldShare, Sequence[Card]],
 ) -> tuple[UsedDevice, ...]:
-    """Return the devices of these shares that have a link; all of them where none has one.
+    """Return the devices of these shares that have a link; all if none has one.
 
     A card that comes back has a link some moments later, and settings are written once.
     """
@@ -245,7 +245,7 @@ _LONGEST = 100  # characters of a folder's name that people read
 
 
 class SettingsWay(StrEnum):
-    """The way by which the settings come into a container."""
+    """How settings files reach a container: bound late, by a named CDI device, or mounted."""
 
     BOUND = "bound"
     NAMED = "named"
@@ -253,7 +253,7 @@ class SettingsWay(StrEnum):
 
 
 def way(attach: Attach, *, cdi: bool, shim: bool) -> SettingsWay:
-    """Return the way of a container with such shares; `shim`: the host has it for the runtime.
+    """Return how settings reach a container with shares of a pool; `shim`: the host has the shim.
 
     Without CDI nothing is bound late, whatever the pool's attach is.
     """
@@ -263,7 +263,7 @@ def way(attach: Attach, *, cdi: bool, shim: bool) -> SettingsWay:
 
 
 def folder_name(resource: str, used: Sequence[UsedDevice]) -> str:
-    """Return the folder of such shares' settings; without device names there is one for all."""
+    """Return the folder name for a resource's settings files with these devices."""
     names = ",".join(dict.fromkeys(one.name for one in used))
     text = f"{resource.replace('/', '_')}@{names}" if names else resource.replace("/", "_")
     if len(text) <= _LONGEST:

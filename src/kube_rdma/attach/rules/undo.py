@@ -19,7 +19,7 @@ from kube_rdma.model.pools import FunctionPlace, RebindFunction, ResetFunction, 
 
 
 class StepRow(Frozen):
-    """The check and the undoing of one kind of Step."""
+    """How one kind of Step is checked, and how it is undone."""
 
     lacks: Callable[[Any, PodView], str]  # the fault, without a full stop; "" when it is done
     # In this order; none where it goes with its link, or has left nothing.
@@ -27,12 +27,12 @@ class StepRow(Frozen):
 
 
 def lacks(step: steps.Step, seen: PodView) -> str:
-    """Return what is wrong with a Step that was run, as a pod is now; empty when nothing is."""
+    """Return what is missing of a Step that was run, by the pod's state; empty for nothing."""
     return ROWS[type(step)].lacks(step, seen)
 
 
 def undone(step: steps.Step) -> tuple[steps.Undo, ...]:
-    """Return the acts that take a Step back."""
+    """Return the acts that undo a Step."""
     return ROWS[type(step)].undone(step)
 
 
@@ -172,7 +172,7 @@ ALL_PLANS = -1
 
 
 def undo(plan: Plan) -> tuple[steps.Undo, ...]:
-    """Return the acts that take all Steps of the plan back, whichever of them were run.
+    """Return the acts that undo all Steps of a plan, whichever of them were run.
 
     Last Step first, but RDMA devices before everything: on InfiniBand their way back makes the link
     again on the node, which is then found there. Addresses, routes and sysctls go with the link. A
@@ -197,7 +197,7 @@ def undo(plan: Plan) -> tuple[steps.Undo, ...]:
 
 
 def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, steps.Undo], ...]:
-    """Return the acts that take all of a pod's plans back, each with its plan's place from behind.
+    """Return the acts that undo all of a pod's plans, each with its plan's place from the end.
 
     The last plan comes first. The links made go at once, as the act of ALL_PLANS, where the last of
     them would: by then nothing stands on any of them. After an act that could not be done, the
@@ -213,7 +213,7 @@ def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, steps.Undo], ...]:
 
 
 def looked_at(plans: Sequence[Plan]) -> tuple[tuple[str, ...], tuple[FunctionPlace, ...]]:
-    """Return what `check` needs besides links and devices: paths of sysctls, and functions."""
+    """Return what else `check` has to read: the sysctls and virtual functions of the plans."""
     every = [step for plan in plans for step in plan.steps]
     paths = tuple(step.path for step in every if isinstance(step, steps.SetSysctl))
     return paths, tuple(step.place for step in every if isinstance(step, SetFunction))

@@ -56,7 +56,7 @@ UNTIL_IT_ENDS = "Wait until the pod that has it ends; the kubelet tries again"
 
 
 def with_settings(nics: tuple[PodNic, ...], settings: FunctionReports) -> tuple[PodNic, ...]:
-    """Return the NICs with what is known of their virtual functions."""
+    """Return the NICs with the reported settings of their virtual functions."""
     by_place = dict(settings)
     return tuple(
         replace(nic, link=replace(nic.link, settings=by_place.get(nic.link.virtual)))
@@ -67,7 +67,10 @@ def with_settings(nics: tuple[PodNic, ...], settings: FunctionReports) -> tuple[
 
 
 def before_move(nic: PodNic) -> Iterator[SetFunction]:
-    """Yield all settings but the MAC; raise Refused when they could not be set back."""
+    """Yield the change of a function's settings but the MAC.
+
+    Raise Refused if it is not reversible.
+    """
     link, network = nic.link, nic.network
     asked = network.function if isinstance(network, kinds.DeviceNetwork) else None
     wanted, wide = asked or FunctionSettings(), link.link_type == _INFINIBAND
@@ -90,9 +93,9 @@ def before_move(nic: PodNic) -> Iterator[SetFunction]:
 
 
 def after_move(nic: PodNic) -> Iterator[SetFunction]:
-    """Yield the administrative MAC, where the pod wants one and its own one is reported.
+    """Yield the change of a function's administrative MAC, where the pod asks for a MAC.
 
-    Where it is not, the link alone gets the MAC.
+    Where the driver does not report the present one, only the link gets the MAC.
     """
     link, mac = nic.link, nic.entry.mac
     if link.virtual is None or link.settings is None or mac is None:
@@ -103,7 +106,7 @@ def after_move(nic: PodNic) -> Iterator[SetFunction]:
 
 
 def refuse_function(entry: MatchedEntry, link: HostLink, card: Card | None) -> None:
-    """Raise Refused when a network for virtual functions meets something else."""
+    """Raise Refused where a network for virtual functions meets another kind of link."""
     wide = link.link_type == _INFINIBAND
     if wide is not isinstance(entry.network, kinds.IbSriovNetwork):
         type_, other = ("sriov", "ib-sriov") if wide else ("ib-sriov", "sriov")
@@ -117,7 +120,7 @@ def refuse_function(entry: MatchedEntry, link: HostLink, card: Card | None) -> N
 
 
 def refuse_late_mac(entry: MatchedEntry, link: HostLink, card: Card | None) -> None:
-    """Raise Refused for a MAC that would leave a function without the node GUID made of it."""
+    """Raise Refused for a MAC that would leave a function without a node GUID, made of the MAC."""
     driver = card.function.driver if card and card.function else None
     if link.virtual is None or link.link_type == _INFINIBAND or driver not in _GUID_OF_MAC:
         return
@@ -138,7 +141,7 @@ def refuse_late_mac(entry: MatchedEntry, link: HostLink, card: Card | None) -> N
 
 
 def no_link(entry: MatchedEntry, card: Card, pod: str | None) -> Refused:
-    """Return the refusal of a card whose interface is not on the node, but in `pod` if known."""
+    """Return the refusal for a card whose interface is not on the node, but perhaps in `pod`."""
     what = "virtual function" if card.seat and card.seat.physical_function else "card"
     if card.function and card.function.for_programs:
         problem = f"{what} {card.name} has no interface: its driver is {card.function.driver}"
@@ -151,7 +154,7 @@ def no_link(entry: MatchedEntry, card: Card, pod: str | None) -> Refused:
 
 
 def differing(step: SetFunction, seen: PodView) -> tuple[str, ...]:
-    """Return the settings that a virtual function does not have, where its driver tells them."""
+    """Return sentences on settings of a virtual function that differ from those made."""
     now = dict(seen.functions).get(step.place)
     where = f"virtual function {step.place.number} of {step.place.physical.name}"
     if now is None:

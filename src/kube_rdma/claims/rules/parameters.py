@@ -43,12 +43,12 @@ _OF_ONE_DEVICE = ("interface", "addresses", "mac", "guid")
 
 
 def field_name(attribute: str) -> str:
-    """Return the name of a field in documents."""
+    """Return the field's name as documents write it."""
     return _FIELDS.get(attribute, attribute)
 
 
 def merged(parts: Iterable[ClaimParameters]) -> ClaimParameters:
-    """Return the documents as one: of each field the last one that says it counts."""
+    """Return parameters merged of several documents; a later one overrides single fields."""
     fields: dict[str, object] = {}
     for part in parts:
         for name in part.__struct_fields__:
@@ -69,7 +69,7 @@ def covers(requests: Sequence[str], request: str) -> bool:
 
 
 def contradictions(parameters: ClaimParameters) -> Iterator[ParameterFault]:
-    """Yield fields that cannot stand beside each other, whatever another document adds."""
+    """Yield a fault for each field of one document that excludes another of its fields."""
     network, kind, mode = parameters.network, parameters.kind, parameters.mode
     if network is not None:
         for attribute in _OF_NETWORKS:
@@ -89,7 +89,7 @@ def contradictions(parameters: ClaimParameters) -> Iterator[ParameterFault]:
 
 
 def gaps(parameters: ClaimParameters) -> Iterator[ParameterFault]:
-    """Yield what is missing when every document has been read."""
+    """Yield a fault for what is missing after all documents are merged."""
     if parameters.network is not None:
         return
     if parameters.mode is not None and parameters.kind is None:
@@ -104,9 +104,10 @@ def gaps(parameters: ClaimParameters) -> Iterator[ParameterFault]:
 
 
 def unbacked(claim: ClaimParameters, whole: ClaimParameters) -> Iterator[ParameterFault]:
-    """Yield what the claim itself says and no network or pool of the `whole` allows.
+    """Yield a fault for each field of a claim that needs a network or pool, with none named.
 
-    A DeviceClass may say it without either: an administrator writes that.
+    A DeviceClass may set such fields, as an administrator writes it. `whole` is class and claim
+    together.
     """
     for attribute, backers in _BACKED.items():
         if not getattr(claim, attribute) or any(getattr(whole, one) for one in backers):
@@ -118,7 +119,7 @@ def unbacked(claim: ClaimParameters, whole: ClaimParameters) -> Iterator[Paramet
 
 
 def clashes(devices: Sequence[AskedDevices]) -> Iterator[tuple[str, ParameterFault]]:
-    """Yield what more than one device of a claim would get, with the request of the second one.
+    """Yield faults for names and addresses that two devices of a claim would get.
 
     Of the subrequests of a request one is allocated, so they share a name without harm.
     """
@@ -143,7 +144,7 @@ def clashes(devices: Sequence[AskedDevices]) -> Iterator[tuple[str, ParameterFau
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Yield the values of a field that one device alone can have."""
+    """Yield a field's values, of which each belongs to one device only, such as addresses."""
     if isinstance(value, tuple):
         yield from (str(one.address) for one in value)
     elif value is not None:

@@ -23,7 +23,10 @@ from kube_rdma.operator.rules.placement import REQUIRED, allows
 
 
 class DevicePool(Frozen):
-    """A pool as a node sees it; nothing is allocated from an incomplete or invalid one."""
+    """A pool of ResourceSlices as one node sees it.
+
+    Nothing is allocated from an incomplete or invalid pool.
+    """
 
     driver: str
     name: str
@@ -40,7 +43,7 @@ class DevicePool(Frozen):
 
     @property
     def has_bindings(self) -> bool:
-        """Return whether a device may be had only once its binding conditions hold."""
+        """Return whether a device of the pool has binding conditions to meet before its use."""
         devices = () if self.fault else self.devices()
         return any(device.binding_conditions is not None for _, device, _ in devices)
 
@@ -95,7 +98,7 @@ def _is_relevant(part: ResourceSlice, node: ClaimNode) -> bool:
 
 
 def _pool(parts: list[ResourceSlice], slices: Sequence[ResourceSlice]) -> DevicePool | None:
-    """Return the pool of slices of a generation; None if a newer one exists for other nodes."""
+    """Return the pool made of these slices; None if other nodes have a newer generation."""
     first, count = parts[0], parts[0].spec.pool.slices
     if len(parts) == count:
         return _built(parts, parts)
@@ -110,7 +113,7 @@ def _pool(parts: list[ResourceSlice], slices: Sequence[ResourceSlice]) -> Device
 
 
 def _built(parts: list[ResourceSlice], whole: list[ResourceSlice]) -> DevicePool:
-    """Return the pool of a node's slices; `whole` are these and those for other nodes."""
+    """Return the pool of a node's slices. `whole` has all slices, also those for other nodes."""
     named = sorted(parts, key=lambda one: one.name)
     devices = tuple(one for one in named if not one.spec.counter_sets)
     names = Counter(device.name for part in devices for device in part.spec.devices)

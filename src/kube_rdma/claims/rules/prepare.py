@@ -37,11 +37,11 @@ _WAIT = "Wait until their pods have ended; the kubelet tries again"
 
 
 class DeviceInUse(Unavailable):
-    """Other claims or shares have the device now."""
+    """The error for a device that other claims or shares hold now."""
 
 
 class PoolDevice(Frozen):
-    """A device of the driver."""
+    """A device of kube-rdma's driver: a card of a pool, or a whole pool."""
 
     pool: Pool
     card: Card | None  # None: the whole pool
@@ -54,7 +54,7 @@ class PoolDevice(Frozen):
 
     @property
     def illness(self) -> tuple[str, ...]:
-        """Return why it cannot be used now; a whole pool can as long as one of its cards can."""
+        """Return why the device cannot be used now; a whole pool needs one usable card."""
         if self.card:
             return self.card.reasons
         if any(card.usable for card in self.pool.cards):
@@ -74,13 +74,14 @@ class BookingNode(Frozen):
     holders: Mapping[HeldShare, str] = MappingProxyType({})
 
     def device(self, name: str) -> PoolDevice | None:
-        """Return the device of this name, or the one of whose shares this is a part."""
+        """Return the device of this name, or the one of which the name is a part."""
         return self.devices.get(self.whole(name))
 
     def whole(self, name: str) -> str:
-        """Return the name of the device itself, for one that may be of a part (claims/rules/shape).
+        """Return the name of the device to which a part belongs; other names unchanged.
 
-        Bookings are counted by it: parts are cut anew when cards come or go.
+        Parts are defined in claims/rules/shape. Bookings are counted by it: parts are cut anew when
+        cards come or go.
         """
         if name in self.devices or (part := slot_of(name)) is None:
             return name
@@ -110,10 +111,10 @@ def book(
     when: float,
     parameters: Mapping[str, model.ClaimParameters] = NO_PARAMETERS,
 ) -> model.PreparedClaim:
-    """Return the booking of a claim; what else is booked for it already does not count.
+    """Return the booking for a claim; raise Refused if it cannot be made.
 
-    `claim` is what has the name now, None for nothing; `parameters` are those of its requests.
-    Raise Refused with why it cannot be had.
+    What else is booked for the claim already does not count. `claim` is the object of that name
+    now, None without one; `parameters` are those of its requests.
     """
     where = f"claim {asked}"
     if claim is None:
@@ -138,7 +139,7 @@ def book(
 
 
 def stands(prepared: model.PreparedClaim, node: BookingNode) -> bool:
-    """Return whether a booking is as it was answered: of this boot, with all device nodes."""
+    """Return whether a booking is still valid: of this boot, with all of its device nodes."""
     return prepared.boot == node.boot and all(
         share.char_paths or not share.cdi or _is_late(node.device(share.device))
         for share in prepared.shares
@@ -146,10 +147,10 @@ def stands(prepared: model.PreparedClaim, node: BookingNode) -> bool:
 
 
 def rebooked(prepared: model.PreparedClaim, node: BookingNode) -> model.PreparedClaim:
-    """Return the booking of an earlier boot in this one: the same shares, with the nodes of now.
+    """Return a booking of an earlier boot with the present device nodes.
 
-    A device that is not there now has none; the kubelet prepares the claim again before a
-    container starts, and is told then.
+    A device that is missing now has none; the kubelet prepares the claim again before a container
+    starts, and gets the error then.
     """
     shares = []
     for share in prepared.shares:
@@ -160,19 +161,19 @@ def rebooked(prepared: model.PreparedClaim, node: BookingNode) -> model.Prepared
 
 
 def _is_late(device: PoolDevice | None) -> bool:
-    """Return whether a container may open it only when its pod has a network on it."""
+    """Return whether containers may open the device only after their pod got a network on it."""
     return device is not None and terms(device.pool.spec).attach is Attach.REQUIRED
 
 
 def refuse_vanished(prepared: model.PreparedClaim, node: BookingNode) -> None:
-    """Raise Refused for a booking of an earlier boot with a device that this one has not."""
+    """Raise Refused for a booking of an earlier boot whose device is missing now."""
     for share in prepared.shares:
         if node.device(share.device) is None:
             raise _vanished(share.device, node, f"claim {prepared.claim}")
 
 
 def answer(prepared: model.PreparedClaim) -> tuple[model.PreparedDevice, ...]:
-    """Return the answer to the kubelet for a booking.
+    """Return what the kubelet gets for a booking: devices by request, with CDI names.
 
     The kubelet knows requests by their main name (kubeletplugin/draplugin.go of
     k8s.io/dynamic-resource-allocation@v0.36.3, stripSubrequestNames).
@@ -190,7 +191,7 @@ def answer(prepared: model.PreparedClaim) -> tuple[model.PreparedDevice, ...]:
 
 
 def cdi_device(claim: model.ClaimName, wanted: model.AllocationResult) -> str:
-    """Return the name of the CDI device of a device, which is never used for another.
+    """Return the CDI name of a claim's device, which is unique for all time.
 
     Requests, devices and share ids have no ``_`` and requests no ``.``, so none is mistaken.
     """
@@ -259,7 +260,7 @@ def _share_name(claim: model.ClaimName, number: int, device: PoolDevice) -> Shar
 
 
 def _char_paths(device: PoolDevice, share: ShareId) -> tuple[str, ...]:
-    """Return the device nodes that a share of this device opens."""
+    """Return the device nodes that a share of this device gives."""
     card = device.card.id if device.card else None
     return grant(device.pool, [Share(share, healthy=True, card=card)]).char_paths
 
@@ -271,7 +272,7 @@ def _held(
     others: Iterable[model.PreparedClaim],
     own: Iterable[model.ClaimShare],
 ) -> Counter[str]:
-    """Return the slots that are taken of a share's device, by holder.
+    """Return how many slots of a device each other holder has.
 
     Holders are other claims, pods by shares of the device plugin, and requests of the same claim.
     """
@@ -297,7 +298,7 @@ def _held(
 def _refuse_excess(
     share: model.ClaimShare, device: PoolDevice, held: Mapping[str, int], where: str
 ) -> None:
-    """Raise Refused for more than the device has, and DeviceInUse while others hold too much."""
+    """Raise Refused if a share wants more than the device has, DeviceInUse while others hold it."""
     if share.admin:
         return
     room = device.room if device.is_shared else 1
@@ -330,7 +331,7 @@ def device_statuses_of(
 
 
 def addresses(interface: AttachedInterface) -> tuple[str, ...]:
-    """Return the addresses of an interface, as networkData has them."""
+    """Return an interface's addresses with length, at most as many as networkData may have."""
     texts = (f"{one.address}/{one.prefix}" for one in interface.addresses)
     return tuple(dict.fromkeys(texts))[:MOST_ADDRESSES]
 
@@ -338,7 +339,7 @@ def addresses(interface: AttachedInterface) -> tuple[str, ...]:
 def _interfaces_on(
     share: model.ClaimShare, interfaces: Sequence[AttachedInterface]
 ) -> list[AttachedInterface]:
-    """Return the interfaces on cards of the share; by admin access there is none."""
+    """Return the interfaces on the share's cards; none for a share with adminAccess."""
     return [] if share.admin else [one for one in interfaces if one.card in share.cards]
 
 
@@ -391,7 +392,7 @@ def metadata_files(
     attributes: MetadataAttributes,
     interfaces: Sequence[AttachedInterface] = (),
 ) -> dict[str, tuple[str, str]]:
-    """Return the files of a claim by request: the path in the container, and the text."""
+    """Return a claim's metadata files by request: path in the container, and text."""
     by_request: dict[str, dict[str, list[model.ClaimShare]]] = {}  # main, then main/sub
     for share in prepared.shares:
         chosen = by_request.setdefault(share.request.partition("/")[0], {})

@@ -18,7 +18,7 @@ from kube_rdma.model.claims import devices as model
 
 
 class Publication(Frozen):
-    """The writes: `removed` first, then `changed`, then `created`.
+    """The changes of ResourceSlices to write: `removed` first, then `changed`, then `created`.
 
     Removing a slice only withdraws devices; creating one completes the pool.
     """
@@ -45,7 +45,7 @@ def publication(
     wanted: Slices,
     without: frozenset[model.ClaimFeature] = frozenset(),
 ) -> Publication:
-    """Return the writes; none where the stored slices say it all."""
+    """Return the changes of slices to write; none if the stored ones are right already."""
     mine = {part.name: part for part in stored}
     latest = max((part.spec.pool.generation for part in mine.values()), default=0)
     for generation in (latest, latest + 1):
@@ -81,7 +81,7 @@ def pool_slices(
 
 
 def _stay(mine: Mapping[str, model.ResourceSlice], writes: Publication) -> bool:
-    """Return whether each device is in the slice that it is in now, and the pool is whole now."""
+    """Return whether all devices stay in their slices, and no slice is removed."""
     return not writes.removed and all(
         old.spec.pool == new.spec.pool
         and [one.name for one in old.spec.devices] == [one.name for one in new.spec.devices]
@@ -90,7 +90,7 @@ def _stay(mine: Mapping[str, model.ResourceSlice], writes: Publication) -> bool:
 
 
 def _same(stored: model.ResourceSlice, wanted: model.ResourceSlice) -> bool:
-    """Return whether a slice says what it should; times of taints are the server's."""
+    """Return whether a stored slice equals the wanted one, but for times of taints."""
     return stored == wanted or _without_times(stored) == _without_times(wanted)
 
 
@@ -105,7 +105,7 @@ def _without_times(part: model.ResourceSlice) -> model.ResourceSlice:
 def dropped(
     written: Sequence[model.ListedDevice], stored: Sequence[model.ListedDevice]
 ) -> frozenset[model.ClaimFeature]:
-    """Return the features of which the server kept nothing: their gates are off.
+    """Return the features whose fields the server dropped, as their gates are off.
 
     It drops their fields in silence (dropDisabledFields, pkg/registry/resource/resourceslice).
     """

@@ -32,7 +32,7 @@ from kube_rdma.model.kubernetes import cut
 
 
 class ConstraintState:
-    """One constraint, with the attributes of the devices that are chosen."""
+    """A constraint of a claim, with the attribute values of the chosen devices."""
 
     def __init__(self, constraint: ClaimConstraint) -> None:
         self.constraint = constraint
@@ -42,7 +42,7 @@ class ConstraintState:
         self._count = 0
 
     def add(self, request: ClaimRequest, driver: str, device: model.ListedDevice) -> str:
-        """Take a device; return why it may not be taken, or an empty text."""
+        """Add a chosen device; return why the constraint forbids it, empty if it does not."""
         if not self._concerns(request):
             return ""
         name = self.constraint.attribute
@@ -65,7 +65,7 @@ class ConstraintState:
         return ""
 
     def remove(self, request: ClaimRequest) -> None:
-        """Take the last device of a request back."""
+        """Remove the request's last device from the constraint."""
         if not self._concerns(request):
             return
         self._count -= 1
@@ -73,7 +73,7 @@ class ConstraintState:
             self._values.pop(_main(request), None)
 
     def copied(self) -> ConstraintState:
-        """Return another one with the same devices."""
+        """Return a copy with the same chosen devices."""
         other = ConstraintState(self.constraint)
         other._values, other._count = dict(self._values), self._count
         return other
@@ -112,7 +112,7 @@ _UNITS = (
 def taken_capacity(
     capacities: Mapping[str, model.DeviceCapacity], asked: Amounts
 ) -> dict[str, Fraction]:
-    """Return how much a request takes of each capacity of a device."""
+    """Return how much of each capacity of a device a request takes."""
     return {name: _taken(asked.get(name), one) for name, one in capacities.items()}
 
 
@@ -122,7 +122,7 @@ def objection(
     used: Amounts = _NOTHING,
     chosen: Amounts = _NOTHING,
 ) -> Objection | None:
-    """Return the objection to a device for want of capacity.
+    """Return the objection to a device that lacks capacity; None if it has enough.
 
     `used` is what other claims hold of it, `chosen` what this claim has of it already.
     """
@@ -142,7 +142,7 @@ def objection(
 
 
 def shown(amount: Fraction) -> str:
-    """Return a number as people write it, the shortest way: 400G, 16, 40Gi."""
+    """Return an amount in its shortest form: 400G, 16, 40Gi."""
     plain = str(amount) if amount.denominator == 1 else f"{float(amount):g}"
     texts = (f"{amount // unit}{suffix}" for suffix, unit in _UNITS if amount % unit == 0)
     return min((plain, *texts), key=len) if amount else plain
@@ -165,7 +165,7 @@ def _taken(asked: Fraction | None, capacity: model.DeviceCapacity) -> Fraction:
 
 
 def _breaks(amount: Fraction, policy: model.CapacityPolicy | None) -> bool:
-    """Return whether the policy forbids an amount; it never forbids its default."""
+    """Return whether a capacity's policy forbids an amount; its default is always allowed."""
     if policy is None or amount == policy.default:
         return False
     span = policy.valid_range
@@ -184,7 +184,7 @@ _Counters = dict[str, dict[str, Fraction]]
 
 
 class Candidate(Frozen):
-    """A device that a node can reach."""
+    """A device that can be allocated on a node, with its slice and pool."""
 
     id: model.SliceDevice
     device: model.ListedDevice
@@ -202,7 +202,10 @@ class DeviceChoice(Frozen):
 
 
 class DeviceState:
-    """The devices that are left. Choices are taken back in the opposite order."""
+    """The devices that are free beside those of other claims and of the choices made so far.
+
+    Choices are taken back in the opposite order.
+    """
 
     def __init__(
         self, others: Iterable[ResourceClaim], constraints: Iterable[ConstraintState]
@@ -226,7 +229,10 @@ class DeviceState:
                     _add(self._used.setdefault(held.id, {}), held.capacity)
 
     def in_use(self, request: ClaimRequest, id_: model.SliceDevice) -> Objection | None:
-        """Return an objection if a claim has the whole device; admin access minds only this one."""
+        """Return an objection if the whole device is taken.
+
+        AdminAccess minds only this claim's choices.
+        """
         for choice in self.choices:
             if choice.candidate.id == id_ and not choice.candidate.device.shared:
                 return Objection(Reason.IN_USE, f"it is chosen for request {choice.request.name}")
@@ -235,7 +241,7 @@ class DeviceState:
         return None
 
     def short(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
-        """Return the objection to a device for want of capacity."""
+        """Return an objection if the device lacks capacity for the request."""
         chosen: dict[str, Fraction] = {}
         for choice in self._shares(candidate):
             _add(chosen, choice.capacity)
@@ -243,9 +249,10 @@ class DeviceState:
         return objection(candidate.device.capacity, request.capacity, used, chosen)
 
     def take(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
-        """Choose a device that the request's selectors take, or return the objection to it.
+        """Choose a device for a request, or return the objection to it.
 
-        A constraint that took it before another refused it takes it back, as one of the scheduler.
+        A constraint that accepted it before another refused it takes it back, as one of the
+        scheduler does.
         """
         objection = self.in_use(request, candidate.id)
         if objection is None and self._needs_counters(candidate):
@@ -274,7 +281,7 @@ class DeviceState:
         return None
 
     def against(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
-        """Return the objection that `take` would return; nothing changes."""
+        """Return the objection that `take` would return, without choosing the device."""
         kept = self._constraints
         self._constraints = tuple(state.copied() for state in kept)
         try:
@@ -286,20 +293,20 @@ class DeviceState:
         return objection
 
     def give_back(self) -> None:
-        """Take the last choice back."""
+        """Undo the last choice."""
         last = self.choices.pop()
         _take_back(self._constraints, last.request)
         if last.counted:
             self._consume(last.candidate, -1)
 
     def _shares(self, candidate: Candidate) -> list[DeviceChoice]:
-        """Return the choices of a device that may be had several times."""
+        """Return the choices of this device so far, if several requests may share it."""
         if not candidate.device.shared:
             return []
         return [choice for choice in self.choices if choice.candidate.id == candidate.id]
 
     def _needs_counters(self, candidate: Candidate) -> bool:
-        """Return whether counters have to be left; a shared device with a holder took its own."""
+        """Return whether a device takes counters; a shared one in use has taken them already."""
         shared = candidate.device.shared and (
             candidate.id in self._used or bool(self._shares(candidate))
         )
@@ -322,7 +329,7 @@ class DeviceState:
         return None
 
     def _left(self, pool: DevicePool) -> _Counters:
-        """Return how much of each counter of a pool the claims of others leave."""
+        """Return how much of each counter of a pool is free beside other claims' devices."""
         left = {
             name: {counter: one.value for counter, one in counters.counters.items()}
             for name, counters in pool.counter_sets.items()
@@ -382,19 +389,22 @@ STEPS_OF_A_LOOK = 5  # of those that judging a claim on all nodes may take
 
 
 class ClaimRefused(ValueError):
-    """The scheduler gives the claim up, on every node; the text is a sentence without its stop."""
+    """The error for a claim that the scheduler gives up on every node.
+
+    The text is a sentence without its stop.
+    """
 
 
 class NotJudged(ValueError):
-    """The answer would take too long."""
+    """The error for a search that would take too long."""
 
 
 class _TooManyDevices(Exception):
-    """The claim would get more devices than it may have."""
+    """The error for a claim that would get more devices than is allowed."""
 
 
 class _PreparedRequest(Frozen):
-    """A request, and how many devices it wants."""
+    """A request of a claim with the number of devices that it wants."""
 
     request: ClaimRequest
     count: int
@@ -402,7 +412,7 @@ class _PreparedRequest(Frozen):
 
 
 class BestAttempt(Frozen):
-    """The deepest place that the search came to."""
+    """The furthest point of the search: its choices, and the request that it failed at."""
 
     choices: tuple[DeviceChoice, ...]
     request: int  # the number of the one that it found no more devices for
@@ -410,7 +420,7 @@ class BestAttempt(Frozen):
 
 
 class ClaimSearch:
-    """The search for one claim on one node."""
+    """The search for the devices of one claim on one node, as the scheduler does it."""
 
     def __init__(self, world: ClaimWorld, node: ClaimNode, selectors: Selectors) -> None:
         self.claim, self.node = world.claim, node
@@ -442,13 +452,16 @@ class ClaimSearch:
             raise ClaimRefused(f"it would get more than {MOST_RESULTS} devices") from error
 
     def to_best(self, world: ClaimWorld) -> None:
-        """Choose again what the deepest attempt had chosen, after a search without success."""
+        """Make the choices of the best attempt again, after a search without success."""
         self.state = _fresh(world)
         for choice in self.best.choices:
             self.state.take(choice.request, choice.candidate)
 
     def objection(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
-        """Return the scheduler's first reason against a device beside the choices so far."""
+        """Return why the scheduler rejects a device beside the present choices.
+
+        None if it does not.
+        """
         if candidate.pool.incomplete:
             text = f"pool {candidate.pool.name} is incomplete: {candidate.pool.incomplete}"
             return Objection(Reason.POOL_INCOMPLETE, text)
@@ -472,7 +485,7 @@ class ClaimSearch:
         return _PreparedRequest(request, len(devices), devices)
 
     def _unfit(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
-        """Return the objection to a device before it is tried."""
+        """Return an objection to a device by itself: in use, not selected, or short of capacity."""
         return (
             self.state.in_use(request, candidate.id)
             or self._unselected(request, candidate)
@@ -507,7 +520,7 @@ class ClaimSearch:
             raise ClaimRefused(f"{text} ({cut(selector, _MOST_SHOWN)})") from error
 
     def _request(self, index: int) -> bool:
-        """Find devices for this request and all behind it."""
+        """Find devices for this request and all later ones; return whether that succeeded."""
         if index == len(self._asked):
             return True
         exceeded = True
@@ -524,7 +537,7 @@ class ClaimSearch:
         return False
 
     def _fill(self, index: int, asked: _PreparedRequest, number: int, start: int) -> bool:
-        """Find the device of this number for the request, and all that come after it."""
+        """Find this request's device number `number` and all later devices; return success."""
         self._look()
         self._note(index, asked, number)
         if asked.all_of == ():
@@ -554,7 +567,7 @@ class ClaimSearch:
         return objection is None and self._behind(index, asked, number, 0)
 
     def _behind(self, index: int, asked: _PreparedRequest, number: int, start: int) -> bool:
-        """Go on behind a device that is taken; take it back if that leads nowhere."""
+        """Continue the search after a choice; undo the choice if the search fails."""
         done = False
         try:
             done = self._fill(index, asked, number + 1, start)
@@ -570,7 +583,7 @@ class ClaimSearch:
             raise NotJudged(f"after {self._steps} looks at a device there is no answer")
 
     def _note(self, index: int, asked: _PreparedRequest, number: int) -> None:
-        """Remember the search's deepest place."""
+        """Record the present choices if they are the furthest point of the search."""
         choices = self.state.choices
         if (len(choices), index) <= (len(self.best.choices), self.best.request):
             return

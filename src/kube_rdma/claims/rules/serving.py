@@ -40,9 +40,9 @@ Holders = Mapping[HeldShare, str]
 def plugin_shares(
     holdings: Sequence[Holding] | None, booked: Iterable[PreparedClaim]
 ) -> PluginShares | None:
-    """Return what is held by the device plugin; None when nobody can tell.
+    """Return the shares that pods hold by the device plugin; None when that is unknown.
 
-    The kubelet's answer and what claims hold came together: what is booked is taken out.
+    The kubelet reports these and the ones held by claims together; booked ones are taken out.
     """
     if holdings is None:
         return None
@@ -55,7 +55,7 @@ def plugin_shares(
 
 
 def for_claims(pools: Iterable[Pool], held: PluginShares, rail: RailOf) -> ClaimOffer:
-    """Return what the pools offer to claims, without what pods of the device plugin hold.
+    """Return the cards to offer to claims, without what pods hold by the device plugin.
 
     A card all of whose slots such pods hold is left out until one of them ends.
     """
@@ -78,9 +78,9 @@ def for_claims(pools: Iterable[Pool], held: PluginShares, rail: RailOf) -> Claim
 
 
 def ready(offer: ClaimOffer, node: NodeState) -> tuple[OfferedCard, ...]:
-    """Return the cards whose resource the scheduler does not count as shares on this node.
+    """Return the cards whose resource the scheduler no longer counts as shares on this node.
 
-    While it does, a pod may come for a share that the kubelet is about to give.
+    While it counts them, a pod may come for a share that the kubelet is about to give.
     """
     counted = {resource for resource, count in node.allocatable if count}
     return tuple(card for card in offer.cards if offer.resources.get(card.name) not in counted)
@@ -92,7 +92,7 @@ def for_plugin(
     held: PluginShares | None,
     published: Collection[str] | None,
 ) -> tuple[Pool, ...]:
-    """Return the pools as the kubelet is to hear of them.
+    """Return the pools to offer by the device plugin.
 
     `published` are the resources of devices in slices, None when nobody can tell. One that is to be
     the plugin's and still has devices there stays with the claims, and so does one that claims hold
@@ -121,7 +121,7 @@ def for_plugin(
 
 
 def waiting(pools: Iterable[Pool], served: Iterable[Pool], booked: Sequence[PreparedClaim]) -> bool:
-    """Return whether a pool lacks shares that it may have later, which nobody will announce."""
+    """Return whether a pool lacks shares that may come back without an event."""
     claimed = {share.resource for claim in booked for share in claim.shares}
     return any(
         wanted.spec.serve is Serving.PLUGIN
@@ -133,7 +133,7 @@ def waiting(pools: Iterable[Pool], served: Iterable[Pool], booked: Sequence[Prep
 def refuse_claimed(
     pool: Pool, wanted: Collection[ShareId], booked: Sequence[PreparedClaim], held: Holders
 ) -> None:
-    """Raise Refused for shares that stand for what claims hold by now.
+    """Raise Refused for shares of cards that claims hold by now.
 
     `held` are the shares that pods have by the device plugin; what they have already is given
     again. The plugin's list leaves such shares out, but a claim may be quicker than the list.
@@ -161,7 +161,7 @@ def refuse_claimed(
 
 
 def _claimed(pool: Pool, booked: Sequence[PreparedClaim]) -> Counter[CardId | None]:
-    """Return how many shares of each card claims hold, of None where shares stand for the pool."""
+    """Return how many shares of each card claims hold; under None those of a whole pool."""
     whole = terms(pool.spec).bind is Bind.POOL
     claimed: Counter[CardId | None] = Counter()
     for claim in booked:

@@ -47,7 +47,7 @@ _TEXT = 64  # bytes of an attribute (DeviceAttributeMaxValueLength, k8s.io/api/r
 
 
 class ClaimOffer(Frozen):
-    """The cards that a node offers to claims."""
+    """The cards that a node offers to claims, and why others are not offered."""
 
     cards: tuple[model.OfferedCard, ...] = ()
     refusals: tuple[str, ...] = ()  # a sentence for each card that cannot be offered
@@ -56,10 +56,10 @@ class ClaimOffer(Frozen):
 
 
 def claim_offer(pools: Iterable[Pool], rail: RailOf = lambda _: None) -> ClaimOffer:
-    """Return the cards of the pools; cards of several pools belong to the first of them.
+    """Return the pools' cards as offered to claims; a card of several pools belongs to the first.
 
-    Nothing counts a card that claims could get as two devices but counters, and a pool with these
-    needs several slices for one change.
+    Only counters could account for a card in two devices, and a pool with counters needs several
+    slices for one change.
     """
     offered: dict[str, model.OfferedCard] = {}
     owners: dict[CardId, Pool] = {}
@@ -87,7 +87,7 @@ def claim_offer(pools: Iterable[Pool], rail: RailOf = lambda _: None) -> ClaimOf
 
 
 def _single(pool: Pool, card: Card, rail: RailOf) -> model.OfferedCard:
-    """Return one card, tainted where it cannot be used or a port of it carries no traffic."""
+    """Return one card as offered, tainted if unusable or if a port carries no traffic."""
     facts = {**_facts(card), "rail": rail(card.id), "kind": _kind(card), **_pool_facts(pool)}
     states = {port.state is PortState.ACTIVE for device in card.devices for port in device.ports}
     taints: tuple[model.DeviceTaint, ...] = ()
@@ -104,7 +104,7 @@ def _single(pool: Pool, card: Card, rail: RailOf) -> model.OfferedCard:
 
 
 def _whole(pool: Pool) -> Iterator[model.OfferedCard]:
-    """Yield a pool whose shares stand for it, with what all of its cards have in common."""
+    """Yield a whole pool as one offered device, with the attributes that all of its cards share."""
     if not pool.cards:
         return
     alike = [_facts(card) for card in pool.cards]
@@ -126,7 +126,7 @@ def _whole(pool: Pool) -> Iterator[model.OfferedCard]:
 
 
 def _facts(card: Card) -> Facts:
-    """Return what is known of a card; None for what is not, or not for sure without a link."""
+    """Return a card's attributes; None for one that is unknown, or unsure without a link."""
     ports = [port for device in card.devices for port in device.ports]
     active = [port for port in ports if port.state is PortState.ACTIVE]
     layers = [port.link_layer for port in ports if port.link_layer is not LinkLayer.UNKNOWN]
@@ -146,7 +146,7 @@ def _facts(card: Card) -> Facts:
 
 
 def _pool_facts(pool: Pool) -> Facts:
-    """Return what a device has of its pool; classes select by the resource."""
+    """Return the attributes that a device has from its pool: mode and resource."""
     resource = pool.spec.resource
     known = resource if len(resource.encode()) <= _TEXT else None
     return {"mode": pool.spec.mode.value, "resource": known}
@@ -159,7 +159,7 @@ def _interface(card: Card, ports: Sequence[Port]) -> str | None:
 
 
 def _kind(card: Card) -> str:
-    """Return which part of the hardware a card is."""
+    """Return a card's kind: pf, vf, sf (sub-function) or soft."""
     if any(device.subfunction is not None or device.auxiliary for device in card.devices):
         return "sf"
     if any(device.is_soft for device in card.devices):
@@ -168,7 +168,7 @@ def _kind(card: Card) -> str:
 
 
 def _attributes(facts: Facts) -> model.Attributes:
-    """Return the attributes, without what is not known; texts are cut at the limit."""
+    """Return attributes for a slice, without unknown ones; texts are cut to the limit."""
     return {
         name: model.DeviceAttribute.of(
             str(value).encode()[:_TEXT].decode(errors="ignore") if isinstance(value, str) else value
@@ -207,7 +207,7 @@ _FINE = 1024  # the pace of growth is a multiple of 1/1024
 
 @lru_cache  # the same few numbers at each look
 def row_sizes(slots: int, most: int) -> tuple[int, ...]:
-    """Return how many of a card's shares each row has: 1 each in the first, then more and more.
+    """Return how many of a card's shares each row's device has: 1 in the first rows, later more.
 
     The scheduler passes a device of one share that is taken without a look at its selectors, and
     evaluates these for each shared device, also one that is full.
@@ -231,10 +231,10 @@ def _grown(rows: int, pace: int) -> list[int]:
 
 
 def row_count(cards: Sequence[model.OfferedCard], room: int) -> int:
-    """Return how many rows, not cut yet, fit into `room` devices; 1 where a card is one device.
+    """Return how many rows fit into `room` devices, before any is merged; a power of two.
 
-    A power of two: a card that comes or goes seldom changes the rows of the others, whose devices
-    claims hold.
+    It is 1 where each card is one device. As a power of two, it seldom changes when a card comes or
+    goes, and claims hold the devices of other rows.
     """
     several = sum(map(len, spreading(cards)))
     others = len(cards) - several
@@ -322,9 +322,9 @@ def slices(
 
 
 def _rows(pool: Sequence[model.OfferedCard], most: int) -> Iterator[model.ListedDevice]:
-    """Yield the devices of a pool in rows; the last part of each card alone counts bandwidth.
+    """Yield a pool's devices in rows; only each card's last part has a capacity of bandwidth.
 
-    A request for none of it takes none, wherever its share is.
+    A request for no bandwidth takes none, whichever share it gets.
     """
     names = {card.name for card in pool}
     for part in in_rows(pool, most):
@@ -351,7 +351,7 @@ def _interleaved(cards: Iterable[model.OfferedCard]) -> Iterator[model.ListedDev
 
 
 def fewer(cards: Iterable[model.OfferedCard]) -> str | None:
-    """Return why claims get fewer shares than the pools have, where shares are devices."""
+    """Return a sentence if claims get fewer shares than the pools have, else None."""
     pools = _by_pool(card for card in cards if card.shared)
     wanted = sum(card.slots for pool in pools for card in pool)
     offered = sum(slot_count(card.slots, len(pool)) for pool in pools for card in pool)
@@ -365,14 +365,15 @@ def fewer(cards: Iterable[model.OfferedCard]) -> str | None:
 
 
 def slot_count(slots: int, cards: int) -> int:
-    """Return how many devices a card is where shares are devices, in a pool of so many cards."""
+    """Return the number of devices that a card becomes, in a pool of so many cards."""
     return min(slots, max(1, _SLOT_DEVICES // cards))
 
 
 def _carried(card: model.OfferedCard, before: PublishedDevices) -> model.OfferedCard:
-    """Return the card with what it was last seen to be, as far as it does not show it now.
+    """Return the card with attributes from its last slice where they are unknown now.
 
-    A pool of all cards goes into no pod, and what it does not say its cards differ in.
+    A card in a pod shows less. A pool as one device is in no pod: its missing attributes are those
+    in which its cards differ.
     """
     last = before.get(card.name) or before.get(slot_name(card.name, 0))
     if last is None:
@@ -386,7 +387,7 @@ def _carried(card: model.OfferedCard, before: PublishedDevices) -> model.Offered
 
 
 def _untainted(devices: Iterable[model.ListedDevice]) -> Iterator[model.ListedDevice]:
-    """Yield the devices that can be given away, without their taints."""
+    """Yield the devices that have no taint against scheduling, without their other taints."""
     for device in devices:
         if all(taint.effect != model.TaintEffect.NO_SCHEDULE for taint in device.taints):
             yield replace(device, taints=())
@@ -424,9 +425,9 @@ def _policy(default: int, least: int, most: int, step: int | None) -> model.Capa
 
 
 def _timed(device: model.ListedDevice, before: PublishedDevices) -> model.ListedDevice:
-    """Return the device with the times of taints that were there: the server would set new ones.
+    """Return the device with the times of taints that it had: new ones would restart tolerations.
 
-    Pods that tolerate a taint for some seconds would count them anew (KEP-5055).
+    Pods that tolerate a taint for some seconds count from that time (KEP-5055).
     """
     last = before.get(device.name)
     if last is None or not device.taints:
@@ -503,7 +504,10 @@ def slot_name(name: str, slot: int) -> str:
 
 
 def slot_of(name: str) -> tuple[str, int] | None:
-    """Return device and number of a name that slot_name made; a long device's is cut there."""
+    """Return device name and number of a name made by slot_name; None for another name.
+
+    A long device name is cut there.
+    """
     match = _SLOT.fullmatch(name)
     return (match[1], int(match[2])) if match else None
 

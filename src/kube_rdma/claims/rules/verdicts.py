@@ -41,7 +41,10 @@ _GATES = (
 
 
 def explain_claim(world: claim.ClaimWorld) -> claim.ClaimExplanation:
-    """Judge the claim on every node, the worst first; of those that fail the nearest first."""
+    """Return the verdicts on a claim for all nodes, the worst first.
+
+    Of nodes that fail, the nearest to success come first.
+    """
     if world.claim.allocated is not None:
         held = world.claim.devices
         pools = ", ".join(dict.fromkeys(one.pool for one in held))
@@ -89,7 +92,7 @@ def judge(
 
 
 def _against(search: ClaimSearch, request: int) -> Iterator[claim.DeviceVerdict]:
-    """Yield each device that the request has not got, and what is against it."""
+    """Yield a verdict on each device that the request did not get."""
     for choice in search.claim.requests[request].choices:
         mine = {one.candidate.id for one in search.best.choices if one.request.name == choice.name}
         for candidate in search.candidates:
@@ -135,7 +138,7 @@ def _headline(nodes: Sequence[claim.ClaimVerdict]) -> str:
 
 
 def objections(verdict: claim.ClaimVerdict) -> str:
-    """Return what is against its devices behind a colon, the most frequent first, or nothing."""
+    """Return the counts of all objections, frequent ones first, behind a colon; empty for none."""
     counts = Counter(one.objection.reason for one in verdict.devices if one.objection)
     common = counts.most_common()
     parts = [f"{count} {'is' if count == 1 else 'are'} {WORDS[why]}" for why, count in common]

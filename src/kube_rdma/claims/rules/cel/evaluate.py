@@ -46,9 +46,10 @@ class Selectors:
         self._answers: dict[tuple[str, str, int], bool] = {}
 
     def take(self, expression: str, driver: str, device: ListedDevice) -> bool:
-        """Return whether it is true of the device; raise EvaluationError or NotEvaluated.
+        """Return whether a CEL expression selects the device.
 
-        The device is known again by its identity: the caller keeps it alive.
+        Raise EvaluationError or NotEvaluated. Answers are kept by the device's id(), so the caller
+        keeps the device alive.
         """
         key = (expression, driver, id(device))
         if key not in self._answers:
@@ -63,7 +64,7 @@ class Selectors:
         return self._answers[key]
 
     def _spend(self, steps: int) -> None:
-        """Count steps before they are taken."""
+        """Count steps of evaluation; raise NotEvaluated beyond the limit."""
         self.steps += steps
         if self.steps > self._most:
             self.steps = self._most
@@ -101,7 +102,7 @@ class Selectors:
         return self._value(arguments[2], {**variables, arguments[0].name: value})
 
     def _stepped(self, name: str, left: object, values: list[object]) -> object:
-        """Return the value of an operator between two values, or of a method of the left one."""
+        """Return the value of an operator between two values, or of a method of the first."""
         if name in _COMPARED:
             return _COMPARED[name](functions.ordered(left, values[0]), 0)
         if name in ("==", "!="):
@@ -125,7 +126,10 @@ class Selectors:
         return functions.called(name, values, self._spend)
 
     def _either(self, arguments: Arguments, variables: Variables, *, decides: bool) -> bool:
-        """Evaluate `&&` or `||`: a side that decides counts even where others have no value."""
+        """Evaluate `&&` or `
+
+        `: one side that decides is enough, even if another one fails.
+        """
         failure: ValueError | None = None
         for argument in arguments:
             try:
@@ -140,7 +144,7 @@ class Selectors:
         return not decides
 
     def _chosen(self, arguments: Arguments, variables: Variables) -> object:
-        """Evaluate `?:`, whose arguments are conditions and values in turn, and an else."""
+        """Evaluate `?:`: the value of the first true condition, else the last argument."""
         for place in range(0, len(arguments) - 1, 2):
             if _bool(self._value(arguments[place], variables)):
                 return self._value(arguments[place + 1], variables)

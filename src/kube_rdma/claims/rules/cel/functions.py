@@ -44,7 +44,10 @@ Spend = Callable[[int], None]
 
 
 class EvaluationError(ValueError):
-    """The expression has no value for this device: the scheduler then gives the claim up."""
+    """The error of a CEL expression without a value for a device.
+
+    The scheduler gives up the claim.
+    """
 
 
 class Quantity(Frozen, order=True):
@@ -64,7 +67,7 @@ class Semver(Frozen, order=True):
 
 
 class Optional(Frozen):
-    """The result of ``.?``: a value, or none."""
+    """An optional value of CEL, the result of ``.?``."""
 
     value: object = None
     has: bool = False
@@ -105,7 +108,7 @@ def _same(left: object, right: object) -> bool:
 
 
 def ordered(left: object, right: object) -> int:
-    """Return -1, 0 or 1; raise EvaluationError for kinds that have no order with each other."""
+    """Compare two values: return -1, 0 or 1; raise EvaluationError for kinds without an order."""
     if (_is_number(left) and _is_number(right)) or (
         type(left) is type(right) and isinstance(left, str | bool | Quantity | Semver)
     ):
@@ -179,9 +182,10 @@ def _is(make: Callable[[str], object]) -> Callable[[str], bool]:
 
 
 def _most_tries(text: str, pattern: str) -> int:
-    """Return the steps that Python may take, which tries all ways where Kubernetes (RE2) goes one.
+    """Return an upper bound of the steps that Python's regex search may take.
 
-    Each repeat ends at any character, and each choice goes both ways, independent of all others.
+    Python tries all ways where Kubernetes (RE2) goes one. Each repeat ends at any character, and
+    each choice goes both ways, independent of all others.
     """
     repeats, choices = (sum(map(pattern.count, signs)) for signs in ("*+{", "?|("))
     ways: int = (len(text) + 1) ** (repeats + 1) << choices

@@ -33,29 +33,29 @@ _MOST_DIGITS = 20
 
 
 class NotEvaluated(ValueError):
-    """An expression has something that kube-rdma does not evaluate."""
+    """The error for a CEL expression that kube-rdma cannot evaluate."""
 
 
 class Literal(Frozen):
-    """A value as it is written."""
+    """A literal value in a CEL expression."""
 
     value: object
 
 
 class Name(Frozen):
-    """A variable."""
+    """A variable in a CEL expression."""
 
     name: str
 
 
 class ListOf(Frozen):
-    """``[a, b]``."""
+    """A list in a CEL expression: ``[a, b]``."""
 
     items: tuple[Expression, ...]
 
 
 class FunctionCall(Frozen):
-    """A function, a method, or an operator by its sign.
+    """A call of a function, method or operator in a CEL expression.
 
     ``&&`` and ``||`` have all operands of a run, ``?:`` conditions and values in turn and the else.
     """
@@ -65,14 +65,14 @@ class FunctionCall(Frozen):
 
 
 class Index(Frozen):
-    """``[key]``, or ``.key``; `optional` with a question mark."""
+    """A step ``[key]`` or ``.key`` in a CEL expression; `optional` for ``[?key]`` and ``.?key``."""
 
     key: Expression
     optional: bool = False
 
 
 class Chain(Frozen):
-    """A value and the steps from it, left to right: ``a.b[c].d(e)``, ``a + b - c``."""
+    """A value and steps from it in a CEL expression: ``a.b[c].d(e)``, ``a + b - c``."""
 
     start: Expression
     steps: Steps
@@ -84,7 +84,7 @@ Expression = Literal | Name | ListOf | FunctionCall | Chain
 
 @lru_cache(maxsize=32)
 def parsed(text: str) -> Expression:
-    """Parse a text; raise NotEvaluated."""
+    """Parse the text of a CEL expression; raise NotEvaluated if it is not understood."""
     if len(text) > _LONGEST:
         raise NotEvaluated("it is too long")
     parser = _ExpressionParser(_tokens(text))
@@ -127,7 +127,7 @@ class _ExpressionParser:
         return FunctionCall("?:", tuple(parts)) if len(parts) > 1 else parts[0]
 
     def take(self, sign: str) -> None:
-        """Go past a sign that has to be here; empty is the end."""
+        """Skip a sign, or the end if empty; raise NotEvaluated if something else is there."""
         if not self._has(sign):
             raise NotEvaluated(f"{self._tokens[self._place][1]!r:.40} is not understood")
 
@@ -150,7 +150,7 @@ class _ExpressionParser:
         return Chain(first, tuple(steps)) if steps else first
 
     def _unary(self) -> Expression:
-        """Read a run of one sign, of which two take each other back, as in cel-go."""
+        """Parse a run of `!` or `-`, of which two cancel each other, as in cel-go."""
         sign, odd = "", False
         while again := next((one for one in sign or "!-" if self._has(one)), ""):
             sign, odd = again, not odd
