@@ -21,11 +21,14 @@ MOST_FAULTS = 20
 
 
 class KubeError(Exception):
-    """Base of every error that is raised on purpose; ``str()`` is the sentence to show."""
+    """The base of all errors that this code raises on purpose.
+
+    ``str()`` is the sentence to show.
+    """
 
 
 class Refused(KubeError):
-    """The asker must change something.
+    """The error for a request that its author must change.
 
     `problem` says what is wrong, `remedy` what to do about it, `where` the place it was found
     (file with line and field, option, entry), if there is one. A document may have several faults:
@@ -64,11 +67,14 @@ def refuse_all(faults: Iterable[Refused]) -> None:
 
 
 class Unavailable(KubeError):
-    """Another program (kubelet, API server, tool) does not answer now; retrying can help."""
+    """The error for a program (kubelet, API server, tool) that does not answer now.
+
+    A retry may help.
+    """
 
 
 class Broken(KubeError):
-    """The world contradicts what was recorded; going on could destroy something."""
+    """The error for a state that contradicts the records; going on could destroy something."""
 
 
 def _alone(fault: Refused) -> Iterator[Refused]:

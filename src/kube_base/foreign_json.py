@@ -28,7 +28,10 @@ Hook = Callable[[type, Any], Any]
 
 
 class Undecodable(Refused, ValueError):
-    """Bytes that cannot be read; `why` is a few words, `deep` is whether nesting is the reason."""
+    """The error for JSON that cannot be read.
+
+    `why` has a few words, `deep` means nested too deeply.
+    """
 
     def __init__(self, why: str, *, deep: bool = False) -> None:
         self.why = why
@@ -66,7 +69,7 @@ def decoded(
 
 
 def pruned(data: bytes) -> bytes:
-    """Return the document with null for what lies too deep to be read.
+    """Return a JSON document with null in place of all that is nested too deeply.
 
     What is left is still deeper than `decoded` takes as a plain value, so one bad object of a list
     is found and named while the others are read.

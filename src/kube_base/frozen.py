@@ -21,7 +21,7 @@ __all__ = ["Frozen", "asdict", "field", "replace"]
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Frozen(Struct, frozen=True):
-    """A value that never changes; equal is one of the same class with equal fields."""
+    """The base of immutable values; two of one class are equal if all fields are."""
 
 
 def asdict(value: Frozen) -> dict[str, Any]:

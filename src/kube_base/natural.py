@@ -9,5 +9,5 @@ _NUMBER = re.compile(r"(\d{1,18})", re.ASCII)
 
 
 def natural(name: str) -> tuple[str | int, ...]:
-    """Return a key for sorted: texts and numbers of the name in turns."""
+    """Return a sort key for names by which numbers in them count as numbers: eth2 before eth10."""
     return tuple(int(part) if n % 2 else part for n, part in enumerate(_NUMBER.split(name)))

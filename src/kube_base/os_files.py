@@ -14,7 +14,7 @@ from kube_base.errors import Unavailable
 
 
 def replace(target: Path, content: bytes, mode: int) -> None:
-    """Write `target` with this content, in one step and for good; may raise OSError."""
+    """Replace the content of `target` atomically and durably; may raise OSError."""
     temporary = target.with_name(f".{target.name}.tmp")  # of no ending that a runtime reads
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -53,7 +53,7 @@ def needed(path: Path | str, verb: str, needs: str) -> Iterator[None]:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Raise Unavailable for an OSError of the block, which reads `path`."""
+    """Raise Unavailable in place of an OSError of the block, which reads `path`."""
     try:
         yield
     except OSError as error:

@@ -24,7 +24,7 @@ def ended(text: str) -> str:
 
 
 def cell_width(text: str) -> int:
-    """Return the columns that a text takes: two for a wide sign, none for a combining one."""
+    """Return how many columns a text takes on a terminal; wide signs take two."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width

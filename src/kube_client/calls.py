@@ -51,7 +51,7 @@ class Changes(Frozen):
 
 
 class ApiRequests:
-    """Requests to one API server."""
+    """A sender of requests to one API server."""
 
     def __init__(self, transport: wire.Transport, pace: RequestTiming, program: str) -> None:
         self._transport = transport
@@ -77,7 +77,7 @@ class ApiRequests:
         raise failure(request, answer, self.program)
 
     async def list(self, kind: ObjectKind[Any, Any], where: Where) -> AsyncIterator[wire.Page]:
-        """Yield a consistent list, in pages; Expired when the next one is no longer to be had.
+        """Yield the pages of a consistent list; raise Expired when the next page is gone.
 
         Pages are asked for by what they weigh. `resourceVersion=0` would have them from the
         server's cache, in one piece (apiserver's cacher ignores the limit then), and as they may
@@ -110,7 +110,7 @@ class ApiRequests:
     async def stream(
         self, kind: ObjectKind[Any, Any], where: Where, version: str
     ) -> AsyncIterator[Changes]:
-        """Return the changes after a version, until the server ends it or the store went back."""
+        """Yield the changes after a version, until the server ends or the store goes back."""
         # Spread, or all nodes that lost one server come back in step forever.
         seconds = max(1, round(self.pace.stream * random.uniform(0.75, 1.25)))  # noqa: S311
         query = (
@@ -178,7 +178,7 @@ def _busy(request: wire.ApiRequest, answer: wire.Answer, waited: float) -> float
 
 
 def make(verb: str, kind: ObjectKind[Any, Any], name: str, namespace: str) -> wire.ApiRequest:
-    """Return a request for one object, or for a collection; Refused for what cannot be a name."""
+    """Return a request for an object or collection; raise Refused for an invalid name."""
     if namespace and not kind.namespaced:
         raise TypeError(f"{kind.kind} has no namespace")
     if not namespace and kind.namespaced and verb not in {"list", "watch"}:

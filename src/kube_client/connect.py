@@ -252,7 +252,7 @@ async def _whole(answer: HttpAnswer) -> Answer:
 
 
 def _why(error: Exception, seconds: float) -> str:
-    """Return the reason of a failure, as a part of a sentence."""
+    """Return the reason why a request failed, as a part of a sentence."""
     match error:
         case TimeoutError(errno=None):
             return f"silence for {seconds:g} s"

@@ -83,7 +83,7 @@ def impersonation(user: UserEntry) -> Pairs:
 
 
 class FixedCredential:
-    """The credential in the kubeconfig itself, if there is one."""
+    """A credential that is written in the kubeconfig itself; it may be empty."""
 
     def __init__(self, credential: Credential) -> None:
         self._credential = credential
@@ -200,7 +200,7 @@ class CredentialPlugin:
         return True
 
     async def _run(self) -> bytes:
-        """Return the output of the plugin; end it when nobody waits for it any more."""
+        """Run the plugin and return its output; end the plugin when the caller is cancelled."""
         command = self._plugin.command
         process = await self._start()
         try:

@@ -26,7 +26,7 @@ from kube_client.wire import Answer, ApiRequest
 
 
 class WebsocketFault(Exception):
-    """The other end does not speak the protocol; the text is a part of a sentence."""
+    """The error for a peer that breaks the WebSocket protocol; its text is a part of a sentence."""
 
 
 class Lost(StrEnum):
@@ -58,7 +58,7 @@ class Conflict(Unavailable):
 
 
 class Expired(Unavailable):
-    """The server no longer has the changes since the version asked for: list again."""
+    """The error for a watch or page whose version the server no longer has: list again."""
 
 
 class NotInstalled(Refused):
@@ -97,7 +97,7 @@ class _Refusal(Frozen):
 
 
 def failure(request: ApiRequest, answer: Answer, program: str) -> KubeError:
-    """Return the error for an answer without success; its sentence names the program that asked."""
+    """Return the error for an unsuccessful answer; its sentence names the program that asked."""
     status = _status(answer)
     message = (status.message.splitlines() or [""])[0].rstrip(". ") or f"HTTP {answer.status}"
     if answer.status in _ERRORS:
@@ -155,7 +155,7 @@ def _forbidden(refusal: _Refusal) -> KubeError:
 
 
 def _role(refusal: _Refusal) -> str:
-    """Return the owner of the role that lacks the rule: a person by name, or the program."""
+    """Return in words whose role lacks a right: a person's by name, or the program's."""
     user = _USER.search(refusal.message)
     if user and not user[1].startswith(_ACCOUNT):
         return f"a role of {user[1]}"

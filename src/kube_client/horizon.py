@@ -26,7 +26,7 @@ _Place = tuple[str, str, str, str]  # group, resource, namespace, name
 
 
 class SentMark(Frozen):
-    """The known versions when a request was sent: its answer cannot show less."""
+    """The newest known versions when a request was sent: its answer must not be older."""
 
     era: asyncio.Event
     newest: int
@@ -34,7 +34,10 @@ class SentMark(Frozen):
 
 
 class Horizon:
-    """The versions that a process saw. `era` is the store's present life, set when it is over."""
+    """The newest versions of objects that this process has seen from the store.
+
+    `era` is the store's present life: an event that is set when the store went back.
+    """
 
     def __init__(self) -> None:
         self.era = asyncio.Event()
@@ -105,7 +108,7 @@ def _place(kind: ObjectKind[Any, Any], namespace: str, name: str) -> _Place:
 
 
 def _number(version: str) -> int:
-    """Return the version as a number, 0 for another text, as an aggregated API server may have."""
+    """Return a resource version as a number; 0 for a text, as aggregated API servers may have."""
     with suppress(ValueError):
         return int(version)
     return 0

@@ -81,7 +81,7 @@ class HttpConnection:
 
     @property
     def usable(self) -> bool:
-        """Return whether another request can be sent."""
+        """Return whether the connection can carry another request."""
         fresh = time.monotonic() - self._idle_since < _IDLE_SECONDS
         closed = self._reader.at_eof() or self._writer.is_closing()
         return fresh and not closed and self._state.our_state is h11.IDLE
@@ -219,7 +219,7 @@ class HttpClient:
             connection.close()
 
     def forget(self) -> None:
-        """Close the idle connections: the next request makes one of its own."""
+        """Close all idle connections, so that the next request opens a new one."""
         while self._idle:
             self._idle.pop().close()
 

@@ -27,7 +27,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class ObjectCodec(Frozen, Generic[T]):
-    """JSON ↔ value, of one part of an object.
+    """A decoder and an encoder for one part of an object, such as its spec.
 
     `decode` raises ValueError or Refused for what it does not understand. Without `encode` the part
     is read only: a codec that knows only some of the fields must not write the whole part back.
@@ -47,7 +47,7 @@ NOTHING: ObjectCodec[None] = ObjectCodec(lambda _: None)
 
 
 class ObjectKind(Frozen, Generic[S, U]):
-    """One kind of object, as the API server names it, with the codecs of its two parts."""
+    """A kind of Kubernetes object: its names at the API server, and codecs of spec and status."""
 
     group: str  # "" for the core group
     version: str  # v1, v1alpha1
@@ -65,7 +65,7 @@ class ObjectKind(Frozen, Generic[S, U]):
 
     @property
     def api_version(self) -> str:
-        """Group and version, as in the field apiVersion."""
+        """The kind's group and version, as in the field apiVersion."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def read_as(self, spec: ObjectCodec[V], status: ObjectCodec[W]) -> ObjectKind[V, W]:
@@ -107,11 +107,11 @@ class Stored(Frozen, Generic[S, U]):
     generation: int = 0  # counts changes of the spec, where the kind has a status
 
     def label(self, key: str) -> str | None:
-        """Return the value of a label, None without it."""
+        """Return the value of the object's label, None without it."""
         return dict(self.labels).get(key)
 
     def annotation(self, key: str) -> str | None:
-        """Return the value of an annotation, None without it."""
+        """Return the value of the object's annotation, None without it."""
         return dict(self.annotations).get(key)
 
 

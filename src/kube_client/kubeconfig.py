@@ -78,7 +78,7 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
     impersonate_extra: dict[str, tuple[str, ...]] = msgspec.field(name="as-user-extra", default={})
 
     def __repr__(self) -> str:
-        """Return a text without secrets, whoever prints it."""
+        """Return a text that shows no secrets."""
         return "UserEntry(…)"
 
 
@@ -120,7 +120,7 @@ class _KubeconfigFile(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class _Merged(Frozen):
-    """All files as one: for each name the entry, and the file that it is from."""
+    """All kubeconfig files merged: each entry by name, with the file that it is from."""
 
     servers: Mapping[str, tuple[ServerEntry, Path]]
     users: Mapping[str, tuple[UserEntry, Path]]
@@ -135,7 +135,7 @@ def find_access(
     *,
     context: str = "",
 ) -> Access:
-    """Return the access of this process, as kubectl finds it.
+    """Return the server, user and namespace of this process, found as kubectl does.
 
     Without a file: the files that KUBECONFIG lists, else ``~/.kube/config``, else, where these say
     nothing, the pod's service account; a `context` is one of files. Raise Refused when there is
@@ -152,7 +152,7 @@ def find_access(
 
 
 def _own_file(environment: Mapping[str, str]) -> Path:
-    """Return the file of the user; a process in a container may have no home."""
+    """Return the path of the user's kubeconfig, ``$HOME/.kube/config``; HOME may be unset."""
     return Path(environment.get("HOME") or "/") / ".kube" / "config"
 
 
@@ -163,7 +163,7 @@ def _say_something(paths: Iterable[Path]) -> bool:
 
 
 def read_access(paths: Iterable[Path], chosen: str = "") -> Access:
-    """Return a context of kubeconfig files, the first of which wins; raise Refused.
+    """Return a context of kubeconfig files; of one name the first file's counts. Raise Refused.
 
     The one that is `chosen`, else the current one.
     """
@@ -252,7 +252,10 @@ def _read(path: Path) -> _KubeconfigFile:
 
 
 def _of_yaml(data: bytes, path: Path) -> Any:
-    """Read a text that is no JSON; in a pod none is, and YAML's parser costs a start 12 ms."""
+    """Decode a YAML kubeconfig; raise Refused.
+
+    JSON never comes here, as importing YAML's parser takes 12 ms.
+    """
     import yaml
 
     try:
@@ -270,7 +273,7 @@ def _of_yaml(data: bytes, path: Path) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return the document without what is null: kubectl writes ``users: null`` for no users."""
+    """Return a document without null values: kubectl writes ``users: null`` for no users."""
     if isinstance(value, dict):
         return {key: _without_nulls(part) for key, part in value.items() if part is not None}
     if isinstance(value, list):
@@ -279,13 +282,13 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _server_in(folder: Path, entry: ServerEntry) -> ServerEntry:
-    """Return the server with paths relative to the folder of its kubeconfig."""
+    """Return the server entry with paths made absolute from the kubeconfig's folder."""
     path = _absolute(folder, entry.certificate_authority)
     return msgspec.structs.replace(entry, certificate_authority=path)
 
 
 def _user_in(folder: Path, entry: UserEntry) -> UserEntry:
-    """Return the user with paths relative to that folder; only a command with a slash is a path."""
+    """Return the user entry with absolute paths; its command too, if it has a slash."""
     plugin = entry.exec
     if plugin and "/" in plugin.command:
         plugin = msgspec.structs.replace(plugin, command=_absolute(folder, plugin.command))

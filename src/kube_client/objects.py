@@ -51,7 +51,7 @@ class Cluster:
         namespace: str = "default",
         program: str = "kube-client",
     ) -> None:
-        """Set the `program` that manages the fields which are written.
+        """Set the `program` that manages the written fields, and is named in refusals.
 
         `namespace` is that of the kubeconfig's context, or of the pod this runs in. `program` is
         named where the server refuses.
@@ -62,7 +62,7 @@ class Cluster:
 
     @property
     def listeners(self) -> list[Callable[[], None]]:
-        """Return the functions to call when an answer shows that the store went back."""
+        """Return the list of functions that are called when the store went back."""
         return self._calls.horizon.listeners
 
     def troubles(self) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class Cluster:
     async def document(
         self, kind: ObjectKind[Any, Any], name: str, namespace: str = ""
     ) -> bytes | None:
-        """Return the object as bytes of the server, else as `get`."""
+        """Return an object as the server's JSON bytes; None when there is none."""
         try:
             return await self._calls.call(make("get", kind, name, namespace))
         except Conflict as missing:
@@ -144,9 +144,10 @@ class Cluster:
         return await self._written(kind, replace(request, query=self.managed, body=body))
 
     async def replace(self, kind: ObjectKind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
-        """Write `changed`, which `replace` made of what was read; the status stays.
+        """Write a changed object except its status, if nobody wrote it since it was read.
 
-        Conflict(CHANGED) when somebody wrote it since, Conflict(GONE) when it is no more.
+        `changed` is the read object after dataclasses' `replace`. Raise Conflict(CHANGED) when
+        somebody wrote it since, Conflict(GONE) when it is gone.
         """
         request = make("update", kind, changed.name, changed.namespace)
         body = wire.document(kind, changed)
@@ -154,7 +155,7 @@ class Cluster:
         return await self._written(kind, request, changed.version)
 
     async def replace_status(self, kind: ObjectKind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
-        """Write the status of `changed` and nothing else, with the same conflicts as `replace`."""
+        """Write only the status of `changed`, with the same conflicts as `replace`."""
         request = make("update", kind, changed.name, changed.namespace)
         body = wire.document(kind, changed, status=_status(kind, changed.status))
         request = replace(request, subresource="status", query=self.managed, body=body)
@@ -163,7 +164,7 @@ class Cluster:
     async def apply(
         self, kind: ObjectKind[S, U], wanted: Wanted[S], *, force: bool = False
     ) -> Stored[S, U]:
-        """Apply on the server: `wanted` is all that the program says of the object.
+        """Apply fields on the server: `wanted` has all fields that the program manages.
 
         An object that is missing is made. What the program said before and no longer says is taken
         away. Refused when others own a field of it with another value, unless `force` takes it from
@@ -219,7 +220,7 @@ class Cluster:
         annotations: Changes = (),
         uid: str = "",
     ) -> Stored[S, U]:
-        """Set or take away single labels and annotations, whoever wrote them; last writer wins.
+        """Set or remove single labels and annotations, whoever wrote them.
 
         Conflict(CHANGED) when the object is not that of `uid`, if there is one.
         """
@@ -254,7 +255,7 @@ class Cluster:
     def watch(
         self, kind: ObjectKind[S, U], where: Where = EVERYWHERE
     ) -> AsyncGenerator[WatchEvent[S, U], None]:
-        """Yield all objects, then their changes, without end: see `watching`.
+        """Yield all objects and then their changes, as WatchEvents, without end.
 
         Close it with aclosing.
 

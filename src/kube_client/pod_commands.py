@@ -28,7 +28,7 @@ _SHOWN = 300  # characters of what a program printed that a person gets to see
 
 
 class CommandOutput:
-    """The output of a command so far, by channel, and at last its end.
+    """The output of a command in a pod so far, by channel, and its exit status.
 
     `most` is how many bytes a channel may have.
     """
@@ -54,11 +54,11 @@ class CommandOutput:
                 raise Unavailable(f"A command in a pod prints more than {self._most} bytes.")
 
     def text(self, channel: int) -> str:
-        """Return the output of a channel."""
+        """Return the output of a channel, such as stdout, as text."""
         return self.printed[channel].decode(errors="replace")
 
     def check(self, title: str) -> None:
-        """Raise Unavailable, with the command's own words, unless it ended well."""
+        """Raise Unavailable, with the command's own words, unless the command succeeded."""
         if self.outcome is None:
             raise Unavailable(f"{title} broke off before it ended.")
         if self.outcome.status == "Success":
@@ -75,7 +75,7 @@ class CommandOutput:
 
 
 class AwaitedLine:
-    """A line that a command is to print; only the unfinished line is kept."""
+    """A detector for a line in a command's output; it keeps only the unfinished line."""
 
     def __init__(self, line: str) -> None:
         self._line = line.encode()
@@ -150,7 +150,7 @@ class PodCommands:
     async def serving(
         self, namespace: str, pod: str, argv: Sequence[str], *, until: str
     ) -> AsyncIterator[None]:
-        """Yield while a command runs that has printed a line `until`.
+        """Start a command, wait for its line `until`, and keep it running for the block.
 
         Its stdin ends with the connection, however that ends. Before v5 a read goes on there, so it
         gets an empty line at the end of the context, which waits for the command's end a little.
@@ -195,7 +195,7 @@ async def _feed(socket: Websocket, data: bytes) -> None:
 
 
 async def _read(messages: AsyncIterator[bytes]) -> None:
-    """Read and drop the output: a command that nobody reads from stands still."""
+    """Read and drop a command's output, as the command would else block."""
     async for _ in messages:
         pass
 

@@ -50,7 +50,7 @@ class ServerRoute(Frozen):
 
 
 def find_route(entry: ServerEntry, environment: Mapping[str, str]) -> ServerRoute:
-    """Return the way to a checked entry's server; raise Refused for a proxy that cannot be used."""
+    """Return how to connect to a server, perhaps by a proxy; raise Refused for an unusable one."""
     url = urlsplit(entry.server)
     host, port = url.hostname or "", url.port or _PORTS[url.scheme]
     proxy = entry.proxy_url or _from_environment(url.scheme, host, port, environment)
@@ -88,7 +88,7 @@ def _from_environment(scheme: str, host: str, port: int, environment: Mapping[st
 
 
 def _is_direct(host: str, port: int, exceptions: str) -> bool:
-    """Return whether NO_PROXY names a host: by address, network, name, or the end of a name."""
+    """Return whether NO_PROXY excludes a host: by address, network, name or suffix."""
     address = _address(host)
     if host == "localhost" or (address and address.is_loopback):
         return True

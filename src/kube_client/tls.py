@@ -43,7 +43,7 @@ def client_context(access: Access, certificate: bytes = b"") -> ssl.SSLContext:
 
 
 def read_authority(access: Access) -> bytes:
-    """Return the certificates to trust, as PEM; empty for those of the system; raise Refused."""
+    """Return the CA certificates to trust, as PEM; empty for the system's. Raise Refused."""
     server = access.server
     path, data = server.certificate_authority, server.certificate_authority_data
     return _pem("certificate-authority", path, data, access.where)

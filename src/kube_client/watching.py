@@ -37,13 +37,13 @@ _SPREAD = 0.25  # of the time between two lists
 
 
 class Changed(Frozen, Generic[S, U]):
-    """The object is there, and is like this."""
+    """An event of a watch: the object exists, in this state."""
 
     object: Stored[S, U]
 
 
 class Deleted(Frozen):
-    """The object is no more, or no longer belongs to the selection."""
+    """An event of a watch: the object is gone, or no longer in the selection."""
 
     name: str
     namespace: str
@@ -78,7 +78,7 @@ WatchEvent = Changed[S, U] | Deleted | Muddled | Synced | Cut
 
 
 class Level(Generic[S, U]):
-    """One watch. `run` yields WatchEvents without end.
+    """A watch of a selection of objects. `run` yields WatchEvents without end.
 
     Raise Refused when the very first list is refused (RBAC, no such resource). Later refusals are
     a Cut: an API server that starts forbids for seconds what it will allow.
@@ -157,7 +157,7 @@ class Level(Generic[S, U]):
         return Synced()
 
     async def _list(self) -> AsyncGenerator[WatchEvent[S, U], None]:
-        """Yield the differences between a list and what was reported."""
+        """List the objects, and yield the differences from what was reported before."""
         self._version = ""
         era = self._calls.horizon.era
         present, version = set(), ""
@@ -183,7 +183,7 @@ class Level(Generic[S, U]):
             self._calls.horizon.listed(self._kind, new, version, reported)
 
     def _follow(self, change: str, item: msgspec.Raw) -> Iterator[WatchEvent[S, U]]:
-        """Yield the event of a line of the stream."""
+        """Yield the event in a line of the watch's stream, if any."""
         if change == "ERROR":
             kind = self._kind
             request = wire.ApiRequest("watch", kind.group, kind.version, kind.plural)

@@ -46,7 +46,7 @@ class Handshake:
 
     @property
     def headers(self) -> Pairs:
-        """Return the headers of the request."""
+        """Return the HTTP headers of the handshake's request."""
         return (
             ("Accept", "*/*"),  # a kubelet, who gets it too, answers 406 to any other
             ("Connection", "Upgrade"),
@@ -73,7 +73,7 @@ def accept(key: bytes) -> str:
 
 
 class OpenWebsocket:
-    """A wire.Websocket; `asking` makes the faults of a connection Unavailable."""
+    """An open WebSocket on an HTTP connection; `asking` turns its faults into Unavailable."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ Named = TypeVar("Named")
 
 
 class ApiRequest(Frozen):
-    """One call. `verb` is the one of RBAC, `name` is empty for a whole collection."""
+    """A request to the API server. `verb` is RBAC's, `name` is empty for a collection."""
 
     verb: str  # get, list, watch, create, update, patch, delete
     group: str
@@ -48,7 +48,7 @@ class ApiRequest(Frozen):
 
     @property
     def path(self) -> str:
-        """Return the path without query and host."""
+        """Return the request's URL path, without host and query."""
         root = f"/apis/{self.group}" if self.group else "/api"
         space = f"/namespaces/{self.namespace}" if self.namespace else ""
         tail = "".join(f"/{part}" for part in (self.name, self.subresource) if part)
@@ -77,7 +77,7 @@ _METHODS: Mapping[str, str] = {
 
 
 class Answer(Frozen):
-    """An answer of the server."""
+    """An answer of the API server: its status and body."""
 
     status: int
     body: bytes
@@ -128,7 +128,7 @@ class Websocket(Protocol):
 
 
 class Stream(Frozen):
-    """The answer to a watch: the lines when `failure` is None."""
+    """The answer to a watch: its lines, or the `failure`."""
 
     lines: AsyncIterator[bytes]
     failure: Answer | None = None
@@ -158,7 +158,7 @@ class _Meta(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class _ReadMeta(_Meta):
-    """The metadata of an object that is read, without annotations that nobody wants to see."""
+    """The metadata of an object that is read, without unneeded annotations."""
 
     annotations: dict[str, msgspec.Raw] | None = None  # type: ignore[assignment]
 
@@ -200,7 +200,7 @@ class _Code(msgspec.Struct):
 
 
 class Identity(Frozen):
-    """The identity of an object, and of one state of it."""
+    """The name and uid of an object, and its version."""
 
     namespace: str
     name: str
@@ -214,9 +214,9 @@ class Identity(Frozen):
 
 
 class Unreadable(Refused):
-    """An object that the caller's codec does not understand; `name` and `namespace` say which.
+    """The error for an object that the caller's codec cannot decode.
 
-    `bug` is what the codec raised if that was no refusal.
+    `name` and `namespace` say which one. `bug` is what the codec raised if that was no refusal.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ Status = TypeVar("Status")
 
 
 def parse(data: bytes | msgspec.Raw, what: type[Named]) -> Named:
-    """Decode a document of the protocol itself; raise Unavailable when it is something else."""
+    """Decode a JSON document of the API itself, such as a list; raise Unavailable for another."""
     try:
         return _decoded(data, what)
     except Undecodable as error:
@@ -262,7 +262,7 @@ def _decoded(data: bytes, what: type[Named]) -> Named:
 
 
 def stored(kind: ObjectKind[Spec, Status], data: bytes | msgspec.Raw) -> Stored[Spec, Status]:
-    """Decode one object; raise Unreadable when the codec does not understand it."""
+    """Decode one object by its kind's codecs; raise Unreadable if they fail."""
     document = parse(data, _Object)
     meta = document.metadata
     status = bytes(document.status)
@@ -339,7 +339,7 @@ def document(
     status: bytes = b"",
     version: str = "",
 ) -> bytes:
-    """Return the JSON of an object to write; a Stored carries its uid and version along.
+    """Return an object as JSON for writing; a Stored includes its uid and version.
 
     Only the object of a `version` is written, if there is one.
     """

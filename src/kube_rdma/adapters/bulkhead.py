@@ -40,7 +40,7 @@ log = structlog.get_logger()
 def start(
     tasks: asyncio.TaskGroup, parts: Mapping[str, Part], ends: type[KubeError] | None = None
 ) -> None:
-    """Start parts, each `kept` by itself."""
+    """Start parts of a program as tasks; `kept` runs each again after a failure."""
     for part, run in parts.items():
         tasks.create_task(kept(part, run, ends=ends))
 
@@ -131,7 +131,7 @@ def object_failed(kind: str, name: object, error: Exception) -> str:
 
 
 def _tell(part: str, error: Exception, notices: Notices) -> None:
-    """Log one line for what the product raises on purpose, and the cause of anything else."""
+    """Log an expected error (a KubeError) as one line, any other with its traceback."""
     failures[part] += 1
     count = failures[part]
     if all(isinstance(leaf, KubeError) for leaf in _leaves(error)):

@@ -52,7 +52,7 @@ class HttpReply(Frozen):
 
 
 class HttpLimits(Frozen):
-    """The bounds of what callers may cost."""
+    """The limits of connections and requests that a server accepts."""
 
     connections: int
     seconds: float  # for a body to come, and for an answer to go
@@ -60,7 +60,7 @@ class HttpLimits(Frozen):
 
 
 class HttpCaller:
-    """The requests of one caller, one after the other."""
+    """An HTTP connection of one caller, whose requests come one after the other."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float
@@ -100,7 +100,7 @@ class HttpCaller:
         return isinstance(event, h11.EndOfMessage)
 
     async def send(self, answer: HttpReply) -> bool:
-        """Answer a request; return False if no other may follow, as behind half a body."""
+        """Send an answer; return False if the connection must be closed then."""
         body, headers = answer.body, [(b"content-type", answer.kind.encode())]
         if self._packs and len(body) >= _LEAST_PACKED:
             body = await asyncio.to_thread(zlib.compress, body, 1, 16 + zlib.MAX_WBITS)
@@ -157,7 +157,7 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """Return the port on which it listens, once it does."""
+        """Return the port on which the server listens, once it does."""
         assert self._server
         number: int = self._server.sockets[0].getsockname()[1]
         return number

@@ -20,7 +20,7 @@ GONE = LEFT | Mask.UNMOUNT | Mask.IGNORED  # the last two come unasked
 
 
 def open_inotify() -> Inotify:
-    """Return a new instance, to be closed by the caller; raise Unavailable when none is left.
+    """Return a new inotify instance, which the caller closes; raise Unavailable if none is left.
 
     Root's processes share fs.inotify.max_user_instances, 128 as the kernel comes.
     """
@@ -37,7 +37,7 @@ def open_inotify() -> Inotify:
 def watching(
     folder: Path, refused: Callable[[OSError], KubeError], more: Mask = CHANGED
 ) -> Iterator[AsyncIterator[str | None]]:
-    """Yield an iterator of the names in `folder` that came, went or, by `more`, changed otherwise.
+    """Yield an iterator of names of files in `folder` that were created, removed or changed.
 
     None: the kernel dropped events, so anything may have changed. It sees every change since the
     context was entered. Raise what `refused` makes of it when the folder cannot be watched; the

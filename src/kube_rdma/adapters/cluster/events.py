@@ -75,7 +75,7 @@ class _SentenceCount(Struct):
 
 
 class Events:
-    """The Events of one program on one node; `now` and `pause` are for tests."""
+    """A recorder and writer of one program's Kubernetes Events. `now` and `pause` are for tests."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Events:
 
     @property
     def dropped(self) -> int:
-        """Return the number of calls of `tell` whose Event was lost so far."""
+        """Return how many Events were lost so far."""
         return self._dropped
 
     def tell(self, about: About, reason: str, note: str, *, warning: bool = False) -> None:
@@ -125,7 +125,7 @@ class Events:
         self._wake.set()
 
     def failed(self, about: About, why: str) -> bool:
-        """Tell that kube-rdma cannot handle an object without a status; return False."""
+        """Record an Event that kube-rdma cannot handle an object; return False."""
         self.tell(about, "NotHandled", why, warning=True)
         return False
 
@@ -212,7 +212,7 @@ class Events:
         )
 
     def _make_room(self, namespace: str) -> bool:
-        """Return whether one more sentence fits, after forgetting the oldest that is written.
+        """Return whether there is room for one more sentence, after dropping an old one if needed.
 
         If none is written, the namespace with the most waiting sentences loses its newest one.
         """

@@ -21,7 +21,7 @@ from kube_rdma.model.kubernetes import LabelChange, NodeCondition, NodeState, Po
 
 
 class Nodes:
-    """The Node objects of a cluster."""
+    """A client for the Node objects of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -77,7 +77,7 @@ class Nodes:
         return change
 
     async def close(self, name: str, mark: str, why: str) -> None:
-        """Let a node take no pods, with an annotation `mark` that says since when or why.
+        """Make a node unschedulable and note why in the annotation `mark`.
 
         Without `why` it takes pods again. Needs the verb patch of nodes. Conflict(GONE) without
         the node.
@@ -95,7 +95,7 @@ class Nodes:
         await self._cluster.write(replace(request, body=body, content_type=wire.MERGE))
 
     async def set_cards(self, node: NodeState, condition: NodeCondition | None) -> None:
-        """Write the condition CARDS_HEALTHY of a node as it was seen; None takes it away.
+        """Write the condition CARDS_HEALTHY of a node; `None` removes it.
 
         Other conditions stay as they are. Conflict(GONE) without the node. Needs the verb patch of
         nodes/status.
@@ -124,7 +124,7 @@ def _written(before: NodeCondition | None, after: NodeCondition | None) -> dict[
 
 
 class Pods:
-    """The Pod objects of a cluster."""
+    """A client for the Pod objects of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -140,7 +140,7 @@ class Pods:
         return tuple(map(pod_state, pods))
 
     async def evict(self, pod: PodState) -> None:
-        """Ask for the end of just this pod, as a drain does; nothing to do when it is gone.
+        """Evict this pod by the eviction API; do nothing if it is gone.
 
         Needs the verb create of pods/eviction. Raise Unavailable while a PodDisruptionBudget does
         not allow it (429): later it may.

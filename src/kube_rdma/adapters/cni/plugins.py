@@ -71,7 +71,7 @@ class ProcessOutcome(Frozen):
 
 
 def command(root: Path, program: Path) -> tuple[str, ...]:
-    """Return what to run so that `program` sees the host's root; raise Unavailable."""
+    """Return the command line that runs `program` in the host's root; raise Unavailable."""
     if root == Path("/"):
         return (str(program),)
     chroot = shutil.which("chroot", path=PATH)
@@ -280,14 +280,14 @@ def _words(text: bytes) -> str:
 
 
 class Plugins:
-    """Calls of CNI plugins for the interfaces of pods, one after the other for one sandbox."""
+    """A caller of CNI plugins for the interfaces of pods, one after the other for a sandbox."""
 
     def __init__(self, binaries: HostPlugins) -> None:
         self._binaries = binaries
 
     @property
     def folder(self) -> str:
-        """Return the folder of the binaries, as the host names it."""
+        """Return the host's path of the folder of CNI plugins."""
         return self._binaries.folder
 
     def installed(self) -> tuple[str, ...]:
@@ -348,7 +348,7 @@ class Plugins:
             self._call(plugin, variables, previous)
 
     def _netns_path(self, sandbox: Sandbox) -> str:
-        """Return the path of the namespace; raise when the plugins do not see it there."""
+        """Return a sandbox's namespace path; raise Unavailable if plugins do not find it there."""
         path, root = sandbox.netns_path, self._binaries.root
         if self._binaries.inode(path) == sandbox.netns_inode:
             return path
@@ -384,10 +384,11 @@ class Plugins:
 
 
 class HostPlugins:
-    """The plugins in a folder of the host; `root` is the host's root as the agent sees it.
+    """A runner of the CNI plugins in a folder of the host.
 
-    `folder` is as on the host; it may be set later, and again. `inside` returns where the agent
-    reaches a path of the host, with its links followed as the host would.
+    `root` is the host's root as the agent sees it. `folder` is as on the host; it may be set later,
+    and again. `inside` returns where the agent reaches a path of the host, with its links followed
+    as the host would.
     """
 
     def __init__(
@@ -417,7 +418,7 @@ class HostPlugins:
         return tuple(name for name in file_names if self._can_run(name))
 
     def inode(self, path: str) -> int | None:
-        """Return the inode of a file as the plugins see it; None when they see none."""
+        """Return the inode of a file on the host; None when there is none."""
         try:
             return self._inside(PurePosixPath(path)).stat().st_ino
         except OSError:

@@ -63,7 +63,7 @@ _ASK_RUNTIME = "The container runtime has to say it as the CNI specification doe
 
 
 class WireInterface(msgspec.Struct):
-    """An interface; all but the first three fields are of 1.1.0."""
+    """An interface in a CNI result's JSON; all but the first three fields came with 1.1.0."""
 
     name: str = ""
     mac: str = ""
@@ -74,7 +74,7 @@ class WireInterface(msgspec.Struct):
 
 
 class WireIp(msgspec.Struct):
-    """An address. Its `version` is not read: the address says it too."""
+    """An address in a CNI result's JSON; its `version` is not read."""
 
     address: str
     gateway: str | None = None
@@ -82,7 +82,7 @@ class WireIp(msgspec.Struct):
 
 
 class WireRoute(msgspec.Struct):
-    """A route; all but the first two fields are of 1.1.0."""
+    """A route in a CNI result's JSON; all but the first two fields came with 1.1.0."""
 
     dst: str
     gw: str | None = None
@@ -94,7 +94,7 @@ class WireRoute(msgspec.Struct):
 
 
 class WireDns(msgspec.Struct):
-    """The settings of name resolution."""
+    """The DNS settings in a CNI result's JSON."""
 
     nameservers: list[str] | None = None
     domain: str = ""
@@ -103,7 +103,7 @@ class WireDns(msgspec.Struct):
 
 
 class WireResult(msgspec.Struct):
-    """A result, without the keys that kube-rdma does not read."""
+    """The JSON of a CNI result, without keys that kube-rdma does not read."""
 
     interfaces: list[WireInterface] | None = None
     ips: list[WireIp] | None = None
@@ -116,7 +116,7 @@ class _OnlyDns(msgspec.Struct):
 
 
 def result(wire: WireResult) -> cni.CniResult:
-    """Return the value of a result; raise ValueError for addresses that are none."""
+    """Return the CNI result in a JSON value; raise ValueError for malformed addresses."""
     return cni.CniResult(
         tuple(cni.CniInterface(*msgspec.structs.astuple(one)) for one in wire.interfaces or ()),
         tuple(
@@ -132,7 +132,7 @@ def result(wire: WireResult) -> cni.CniResult:
 
 
 def decoded_result(document: bytes) -> cni.CniResult:
-    """Return a plugin's answer, in a form from 0.3.0 on; raise ValueError for anything else."""
+    """Return a plugin's CNI result, of version 0.3.0 or later; raise ValueError for others."""
     try:
         return result(decoded(document, WireResult))
     except Undecodable as error:
@@ -223,20 +223,20 @@ def _route(route: cni.LinkRoute, place: int) -> dict[str, object]:
 
 
 class RequestHead(Frozen):
-    """The lengths in a request's header, in bytes."""
+    """The header of the shim's request to the agent: lengths in bytes."""
 
     environment: int
     input: int
 
 
 def request(environment: bytes, input_: bytes) -> bytes:
-    """Return the bytes of a request."""
+    """Return the bytes of the shim's request to the agent."""
     head = _REQUEST.pack(b"krq1", 0, len(environment), len(input_))
     return head + environment + input_
 
 
 def request_head(head: bytes) -> RequestHead | None:
-    """Return what the first REQUEST_HEADER bytes say; None when no shim sends such."""
+    """Return the header of a shim's request; None if the bytes are none."""
     magic, zero, environment, input_ = _REQUEST.unpack(head)
     if magic != b"krq1" or zero:
         return None
@@ -246,7 +246,7 @@ def request_head(head: bytes) -> RequestHead | None:
 
 
 def answer(exit_code: int, output: bytes) -> bytes:
-    """Return the bytes of an answer."""
+    """Return the bytes of the agent's answer to the shim."""
     return _ANSWER.pack(b"kra1", exit_code, len(output)) + output
 
 
@@ -287,7 +287,7 @@ class _Config(msgspec.Struct):
 
 
 def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
-    """Return the call that a shim handed over; `netns` is the descriptor that came with it.
+    """Return the CNI call in a shim's request; `netns` is the descriptor passed with it.
 
     Raise Refused for what the specification does not allow.
     """
@@ -430,7 +430,7 @@ def _lean(config: bytes, document: _Config) -> bytes:
 
 
 def _annotations(document: _Config) -> tuple[tuple[str, str], ...] | None:
-    """Return the pod's annotations; None where they are not passed, unlike null."""
+    """Return the pod's annotations in a CNI configuration; None if they are not passed."""
     if document.chain is not True or document.runtimeConfig is None:
         return None
     annotations = document.runtimeConfig.annotations

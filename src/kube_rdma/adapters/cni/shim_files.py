@@ -27,17 +27,18 @@ _POD = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 class AskingPods:
-    """The pods that the shim holds back while the agent is away, by namespace and name.
+    """The list on disk of pods that the shim holds back while the agent is away.
 
-    By name and not by UID: static pods have another UID in the API than at the runtime, and a pod
-    that is made anew while the agent is away asks for what the last one asked.
+    Pods are listed by namespace and name. By name and not by UID: static pods have another UID in
+    the API than at the runtime, and a pod that is made anew while the agent is away asks for what
+    the last one asked.
     """
 
     def __init__(self, path: Path = ASKING) -> None:
         self.path = path
 
     def keep(self, pods: frozenset[PodName]) -> None:
-        """Keep just these pods; raise Unavailable when the folder cannot be changed."""
+        """Write this list of pods, and nothing else; raise Unavailable if that fails."""
         kept = self.present()
         with _used(self.path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,11 +54,14 @@ class AskingPods:
                     (self.path / pod.namespace).rmdir()
 
     def since(self, pod: PodName) -> int | None:
-        """Return when a pod was first kept, in nanoseconds of the wall clock; None if it is not."""
+        """Return when a pod was first listed, in nanoseconds of the wall clock.
+
+        None if it is not.
+        """
         return _made(self.path / pod.namespace / pod.name)
 
     def present(self) -> frozenset[PodName]:
-        """Return the pods that are kept; raise Unavailable when the folder cannot be read."""
+        """Return the listed pods; raise Unavailable when the folder cannot be read."""
         with _used(self.path):
             return frozenset(PodName(file.parent.name, file.name) for file in self.path.glob("*/*"))
 
@@ -73,7 +77,7 @@ class ClaimedNamespaces:
         self.path = path
 
     def keep(self, namespaces: frozenset[str]) -> None:
-        """Keep just these namespaces; raise Unavailable when the folder cannot be changed."""
+        """Write this list of namespaces, and nothing else; raise Unavailable if that fails."""
         with _used(self.path):
             kept = {each.name for each in self.path.iterdir()} if self.path.is_dir() else set()
             if kept == namespaces:
@@ -109,7 +113,7 @@ class Mark:
 
 
 class MissedDeletes:
-    """The DELs that came while the agent was away, one file for each."""
+    """The calls of DEL that came while the agent was away, one file for each."""
 
     def __init__(self, path: Path = MISSED) -> None:
         """Make the folder, without which the shim keeps no DEL; raise Unavailable if that fails."""
@@ -118,7 +122,7 @@ class MissedDeletes:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def present(self) -> tuple[CniAttachment, ...]:
-        """Return every DEL, sorted by name; raise Unavailable when the folder cannot be read."""
+        """Return all missed DELs, sorted by name; raise Unavailable for an unreadable folder."""
         with _used(self.path):
             names = sorted(path.name for path in self.path.iterdir())
         return tuple(
@@ -127,7 +131,7 @@ class MissedDeletes:
         )
 
     def forget(self, attachment: CniAttachment) -> None:
-        """Remove a DEL that is done; raise Unavailable when the folder cannot be changed."""
+        """Remove the file of a DEL that is done; raise Unavailable if that fails."""
         with _used(self.path):
             path = self.path / f"{attachment.container}@{attachment.interface}"
             path.unlink(missing_ok=True)

@@ -103,7 +103,7 @@ class Turns:
 
 
 class Place:
-    """One place in a queue; its holder may leave it for a while and take one again."""
+    """A call's place among those that run at once; it may be left and taken again."""
 
     def __init__(self, turns: Turns, *, begins: bool, namespace: str) -> None:
         self._turns = turns
@@ -123,7 +123,7 @@ class Place:
 
 
 class Caller:
-    """The process at the other end of a connection, and the place of its call."""
+    """The shim at the other end of a connection, with the place of its call in the queue."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -167,7 +167,7 @@ async def set_aside() -> AsyncIterator[None]:
 
 
 class Limits(Frozen):
-    """The bounds of what one socket serves at once.
+    """The numbers of calls that one CNI socket serves at once.
 
     ADDs share one loop and few threads: the fewer there are at once, the sooner the first are done,
     and all of them before their callers give up. Those that wait for other plugins do not count.
@@ -190,10 +190,11 @@ class _Request(Struct):
 
 
 class CniSocket:
-    """``async with CniSocket(path, handler) as cni: await cni.serve()``.
+    """The socket on which the agent serves the shim's CNI calls.
 
-    The socket is there from `async with` on and takes the place of an older one at once; serve()
-    runs until it is cancelled, and its calls with it.
+    ``async with CniSocket(path, handler) as cni: await cni.serve()``. The socket is there from
+    `async with` on and takes the place of an older one at once; serve() runs until it is cancelled,
+    and its calls with it.
     """
 
     def __init__(self, path: Path, handler: Handler, limits: Limits | None = None) -> None:
@@ -237,7 +238,7 @@ class CniSocket:
                 self._path.unlink()
 
     async def serve(self) -> None:
-        """Accept calls until cancelled."""
+        """Accept and answer calls until cancelled."""
         assert self._socket, "open it with `async with` first"
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as calls:
@@ -296,7 +297,7 @@ class CniSocket:
             await asyncio.get_running_loop().sock_sendall(connection, wire.answer(*answer))
 
     async def _answer(self, request: _Request) -> tuple[int, bytes] | None:
-        """Return exit code and output; None for a configuration that does not come."""
+        """Return exit code and output for a call; None if its configuration never arrives."""
         verb, version = None, ""
         try:
             async with self._reading:

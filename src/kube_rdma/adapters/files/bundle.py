@@ -30,7 +30,7 @@ _LONGEST = 64 << 20  # bytes; a node with a thousand functions has one
 
 
 class _Problem(msgspec.Struct):
-    """A Finding of `kube-rdma status`, as format 1 has it."""
+    """A problem in a bundle of format 1, written by `kube-rdma status`."""
 
     code: str
     about: str
@@ -40,7 +40,7 @@ class _Problem(msgspec.Struct):
 
 
 class _PodFinding(msgspec.Struct):
-    """A Finding of admission, as format 1 has it."""
+    """A finding about a pod in a bundle of format 1."""
 
     rule: str
     severity: Literal["refuse", "warn"]
@@ -65,7 +65,7 @@ class _Bundle(msgspec.Struct):
 
 
 def encode(seen: Observation) -> bytes:
-    """Return the document, indented for people who look into it before they send it."""
+    """Return an Observation as indented JSON, for people who read it before they send it."""
     document = msgspec.to_builtins(seen, enc_hook=_plain)
     if seen.problems is not None:
         document["problems"] = [
@@ -118,7 +118,7 @@ def write(seen: Observation, path: Path) -> None:
 
 
 def created(path: Path) -> BinaryIO:
-    """Open a new file that only its owner may read; raise Refused."""
+    """Yield a new open file that only its owner may read; raise Refused."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -67,7 +67,7 @@ class DeviceInfoFolder:
             _replace(target, json.dumps(wanted, indent=1).encode(), 0o444)
 
     def keep(self, resource: str, shares: Collection[ShareId]) -> None:
-        """Remove the files of a resource whose shares are no more, as far as possible."""
+        """Remove the device info files of a resource's shares that no longer exist."""
         prefix, wanted = _prefix(resource), {file_name(resource, one) for one in shares}
         for path in self._path.glob(f"*{_END}"):
             middle = path.name.removeprefix(prefix).removesuffix(_END)

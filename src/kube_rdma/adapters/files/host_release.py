@@ -34,7 +34,7 @@ def read_os_release(host: Path) -> tuple[tuple[str, str], ...]:
 
 
 def parsed(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a text in this format; skip lines that assign no single word."""
+    """Return the fields of an os-release text; skip lines that assign no single word."""
     matches = map(_LINE.fullmatch, map(str.strip, text.split("\n")))
     pairs = ((match[1], _unquoted(match[2])) for match in matches if match)
     return tuple((name, value) for name, value in pairs if value is not None)
@@ -52,7 +52,7 @@ def _unquoted(value: str) -> str | None:
 
 
 def read_room(folders: Iterable[Path]) -> tuple[ObservedFolder, ...]:
-    """Return the room of each folder that is there; raise OSError if one cannot be read."""
+    """Return the free space of each folder that exists; raise OSError if it cannot be read."""
     return tuple(_of(folder) for folder in folders if folder.is_dir())
 
 

@@ -76,7 +76,7 @@ class _Shape(Frozen):
 
 
 class RecordCodec:
-    """An encoder and decoder by one table of forms."""
+    """An encoder and decoder of records, which are described by a table of forms."""
 
     def __init__(self, forms: Iterable[RecordForm]) -> None:
         self._forms = {entry.of: entry for entry in forms}
@@ -94,7 +94,10 @@ class RecordCodec:
         return encoder(value)
 
     def decode(self, of: type[T], data: Json) -> T:
-        """Return the value of type `of` in JSON; raise ValueError for what is not understood."""
+        """Return the value of type `of` in a record's JSON.
+
+        Raise ValueError if it is not understood.
+        """
         value = self._decode(of, data)
         assert isinstance(value, of)
         return value
@@ -137,7 +140,7 @@ class RecordCodec:
         )
 
     def _encoder(self, kind: type) -> Callable[[Any], Json]:
-        """Return the function that makes JSON of values of a type."""
+        """Return the function that encodes values of a type as JSON."""
         if kind in _PLAIN:
             return lambda value: value
         if kind in self._forms:

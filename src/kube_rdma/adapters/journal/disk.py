@@ -18,9 +18,9 @@ LOCK = ".lock"
 
 
 class Folder:
-    """A folder of the host, made if missing, for one writer: mode 0700, its files 0600.
+    """A folder of the host with one writing process, made if missing.
 
-    Every method may raise OSError.
+    It has mode 0700, its files 0600. Every method may raise OSError.
     """
 
     def __init__(self, path: Path) -> None:
@@ -86,7 +86,7 @@ class Folder:
         return self._open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 
     def write(self, handle: int, content: bytes) -> None:
-        """Append all of `content`."""
+        """Append all of `content` to an open file."""
         while content:
             content = content[os.write(handle, content) :]
 
@@ -122,7 +122,7 @@ NEEDED = ("attachments", "delegated")  # folders of the state with a file for ea
 
 
 def needed(state: Path) -> tuple[str, ...]:
-    """Return the records of attachments in the agent's state, sorted, without locks."""
+    """Return the names of attachments' records in the agent's state folder, sorted."""
     paths = (path for folder in NEEDED for path in (state / folder).glob("[!.]*"))
     return tuple(sorted(f"{path.parent.name}/{path.name}" for path in paths))
 

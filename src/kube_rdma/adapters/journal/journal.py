@@ -55,10 +55,11 @@ class _Foreign(Exception):
 
 
 class Journal(Generic[T]):
-    """The records of one folder: frozen values, `kinds` gives each class its name on disk.
+    """Records on disk in one folder: frozen values by name.
 
-    ``with Journal(Folder(path), {"promise": Promise}) as journal``. It blocks for the disk: call it
-    from a thread. Calls for different records may overlap.
+    `kinds` gives each class its name on disk. ``with Journal(Folder(path), {"promise": Promise}) as
+    journal``. It blocks for the disk: call it from a thread. Calls for different records may
+    overlap.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Journal(Generic[T]):
         self._disk.release()
 
     def put(self, name: str, value: T, *, sync: bool = True) -> None:
-        """Write a record, in place of the one of this name; when this returns, it is durable.
+        """Write a record durably, over an older one of this name.
 
         Raise Unavailable when the disk fails: the record is then the old one or the new one, whole.
         So it is where a foreign record has the name, here and below. Without `sync`, here and
@@ -149,12 +150,12 @@ class Journal(Generic[T]):
         return frozenset(self._foreign)
 
     def refuse_foreign(self, *names: str) -> None:
-        """Raise Unavailable while there is a foreign record of one of these names."""
+        """Raise Unavailable if one of these names has a record that cannot be understood."""
         for name in names:
             self._file(name)
 
     def load(self, *, torn: bool = False) -> Loaded[T]:
-        """Read every record, at the start: what interrupted writes left behind is removed.
+        """Read all records at the start; remove what interrupted writes left behind.
 
         A foreign record is left alone. What is no record, or half of one, is set aside as
         `NAME.broken`. Both are told as faults each time until a person, or the version that wrote

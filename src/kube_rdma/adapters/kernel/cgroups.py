@@ -27,26 +27,26 @@ HOST_CGROUPS = PurePosixPath("/sys/fs/cgroup")
 
 
 class HostCgroups:
-    """The control groups of the node; paths are below `root`, which is "". All raise OSError."""
+    """The files of the node's control groups; paths are relative to `root`, whose path is ""."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def read(self, path: str) -> str:
-        """Return the text of a file."""
+        """Return the text of a file of a cgroup."""
         return (self._root / path).read_text()
 
     def write(self, path: str, text: str) -> None:
-        """Write a file that exists, in one call of the kernel."""
+        """Write a text to an existing file of a cgroup, in one system call."""
         with (self._root / path).open("r+b", buffering=0) as file:
             file.write(text.encode())
 
     def groups(self, path: str) -> tuple[str, ...]:
-        """Return the names of the groups in a group, sorted."""
+        """Return the names of the cgroups inside of one, sorted."""
         return tuple(sorted(one.name for one in (self._root / path).iterdir() if one.is_dir()))
 
     def is_group(self, path: str) -> bool:
-        """Return whether the group exists."""
+        """Return whether a cgroup exists."""
         return (self._root / path).is_dir()
 
 
@@ -71,7 +71,7 @@ def places(kubepods: str, uid: str) -> tuple[str, ...]:
 
 
 def _kubepods(files: HostCgroups) -> tuple[str, ...]:
-    """Return all kubepods groups, the uppermost first; a node may hold others in containers."""
+    """Return the paths of all cgroups named kubepods, the uppermost first."""
     level, places_of_it = [""], []
     for _ in range(_DEPTH):
         below = [
@@ -90,7 +90,7 @@ def _is_kubepods(name: str) -> bool:
 
 
 def _groups(files: HostCgroups, path: str) -> tuple[str, ...]:
-    """Return the names of the groups in a group, none if it has just ended."""
+    """Return the names of the cgroups inside of one; none if it has just ended."""
     try:
         return files.groups(path)
     except OSError:
@@ -121,7 +121,7 @@ class RdmaGroups:
         self._files = files
 
     def find(self, uid: str) -> str:
-        """Return the path of a pod's group; raise Unavailable if it has none."""
+        """Return the path of a pod's cgroup; raise Unavailable if it has none."""
         for kubepods in _kubepods(self._files):
             for place in places(kubepods, uid):
                 if self._files.is_group(place):
@@ -132,7 +132,7 @@ class RdmaGroups:
         )
 
     def read(self, group: str) -> RdmaGroup:
-        """Return limits and usage of a group; raise Unavailable where it cannot be read."""
+        """Return RDMA limits and usage of a cgroup; raise Unavailable where they cannot be read."""
         try:
             return RdmaGroup(
                 tuple(read_limits(self._files.read(f"{group}/rdma.max"))),
@@ -144,7 +144,7 @@ class RdmaGroups:
             raise _unreadable(group, error) from error
 
     def write(self, group: str, wanted: Sequence[DeviceLimits]) -> None:
-        """Write these limits; a device that is gone has none. Raise Unavailable."""
+        """Write RDMA limits to a cgroup; skip devices that are gone. Raise Unavailable."""
         for limits in wanted:
             try:
                 self._files.write(f"{group}/rdma.max", line(limits))

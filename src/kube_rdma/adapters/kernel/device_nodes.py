@@ -24,7 +24,7 @@ _CHANGED = CHANGED | Mask.ONLYDIR
 
 
 def missing(paths: Iterable[str], folder: Path) -> frozenset[str]:
-    """Return the `paths` (CharDevice.path) that have no node in `folder`.
+    """Return those device paths (CharDevice.path) without a device node in `folder`.
 
     `folder` is the host's /dev/infiniband as the agent sees it, which may be mounted elsewhere.
     Nodes of vfio lie beside it.
@@ -34,11 +34,12 @@ def missing(paths: Iterable[str], folder: Path) -> frozenset[str]:
 
 
 class CharNodes:
-    """``async with CharNodes(folder) as changes: async for name in changes``.
+    """A watch of device nodes in a folder, which may not exist yet.
 
-    `name` is what came or went; the folder's own or none stands for anything in it. It sees every
-    change since `async with`. A `folder` that does not exist is waited for through its parent,
-    which must exist and stay.
+    ``async with CharNodes(folder) as changes: async for name in changes``. `name` is what came or
+    went; the folder's own or none stands for anything in it. It sees every change since `async
+    with`. A `folder` that does not exist is waited for through its parent, which must exist and
+    stay.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,7 +73,10 @@ class CharNodes:
         return self
 
     async def __anext__(self) -> str:
-        """Return after a change; raise Unavailable when the parent folder is gone."""
+        """Return the name of the next changed node.
+
+        Raise Unavailable when the parent folder is gone.
+        """
         assert self._inotify, "watch with `async with` first"
         while True:
             event = await self._inotify.get()

@@ -32,7 +32,7 @@ _SPARE = 1024
 
 
 def ask_kernel(interface: str, message: bytes) -> bytes:
-    """Send a message about an interface and return what the kernel wrote over it; raise OSError."""
+    """Send an ethtool request about an interface and return the kernel's answer; raise OSError."""
     name = interface.encode()
     if len(name) > _LONGEST:
         raise OSError(0, "the kernel has no interface of such a long name")
@@ -43,7 +43,7 @@ def ask_kernel(interface: str, message: bytes) -> bytes:
 
 
 def read_statistics(interface: str, ask: Ask = ask_kernel) -> Mapping[str, int]:
-    """Return the statistics of an interface by name; raise Unavailable if its driver tells none."""
+    """Return a network interface's ethtool statistics by name; raise Unavailable without any."""
     try:
         answer = ask(interface, _SETS.pack(_GSSET_INFO, 0, 1 << _STATISTICS, 0))
         _, _, sets, number = _SETS.unpack(answer)

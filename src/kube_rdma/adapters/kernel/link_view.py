@@ -61,7 +61,7 @@ class LinkView(Frozen):
 
 
 def with_links(survey: Survey, ask: Callable[[], LinkView | None]) -> Survey:
-    """Return the survey with what RDMA netlink says, or a fault where it says nothing."""
+    """Return the survey merged with RDMA netlink's answers, or with a fault without these."""
     try:
         links = ask()
         return merge(survey, links) if links else survey
@@ -70,7 +70,7 @@ def with_links(survey: Survey, ask: Callable[[], LinkView | None]) -> Survey:
 
 
 def merge(survey: Survey, view: LinkView) -> Survey:
-    """Return one survey that joins what sysfs and RDMA netlink say of the same kernel.
+    """Return one survey of what sysfs and RDMA netlink show of the same kernel.
 
     Netlink wins where both speak: port states and firmware, because one answer is one moment where
     sysfs files are read one after the other; a port's interface, because the kernel names it
@@ -149,7 +149,7 @@ def _merge_device(device: Device, link: LinkDevice, known: Mapping[str, Netdev])
 def with_routes(
     survey: Survey, root: SysfsRoot, ask: Callable[[], tuple[str, ...] | None]
 ) -> Survey:
-    """Return the survey with the default routes, or a fault where nobody knows them."""
+    """Return the survey with default routes marked, or with a fault if they are unknown."""
     try:
         routes = ask()
         return merge_routes(survey, root, routes) if routes else survey
@@ -166,7 +166,7 @@ def set_routes(survey: Survey, **fields: Any) -> Survey:
 
 
 def merge_routes(survey: Survey, root: SysfsRoot, interfaces: Collection[str]) -> Survey:
-    """Return the survey with interfaces of default routes in `routed` and marked `default_route`.
+    """Return the survey with interfaces marked that carry a default route.
 
     An interface carries the route of whatever stands on it: every slave of a bond, every port of a
     bridge, the parent of a vlan (class/net/X/lower_* below `root`). An interface that the tree does
@@ -218,7 +218,7 @@ def _with_lower(tree: SysfsTree, interfaces: Collection[str]) -> frozenset[str]:
 
 
 def recorded_links(sysfs: SysfsRoot) -> LinkView | None:
-    """Return what RDMA netlink showed when `sysfs` was recorded; None when the tree does not say.
+    """Return RDMA netlink's answer in a recorded tree; None when the tree has none.
 
     Raise Unavailable as read_links did then, Refused when the file is not what `record` writes.
     """
@@ -226,7 +226,7 @@ def recorded_links(sysfs: SysfsRoot) -> LinkView | None:
 
 
 def recorded_routes(sysfs: SysfsRoot) -> tuple[str, ...] | None:
-    """Return the interfaces with a default route at the recording; otherwise as recorded_links."""
+    """Return the interfaces with a default route in a recorded tree; else as recorded_links."""
     routes = _recorded(sysfs, ROUTES_FILE, _Routes)
     return routes.interfaces if routes else None
 

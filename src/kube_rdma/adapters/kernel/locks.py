@@ -33,7 +33,7 @@ def waited(done: Callable[[], bool], patience: float) -> bool:
 
 @contextmanager
 def locked(folder: Path, patience: float, busy: str, gone: Unavailable) -> Iterator[None]:
-    """Lock a folder against all others that lock it, as long as the block runs.
+    """Lock a folder for the block against other processes that lock it.
 
     Raise `gone` when the folder is not there, Unavailable with the sentence `busy` when somebody
     else has the lock for `patience` seconds.

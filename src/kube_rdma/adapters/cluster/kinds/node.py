@@ -14,7 +14,7 @@ CARDS_HEALTHY = "kube-rdma.io/CardsHealthy"  # type of the condition that is rea
 
 
 class NodeObjectSpec(msgspec.Struct, frozen=True):
-    """The part of a Node's spec that is read."""
+    """The fields of a Node's spec that kube-rdma reads."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -38,7 +38,7 @@ class _Address(msgspec.Struct):
 
 
 class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of a Node's status that is read."""
+    """The fields of a Node's status that kube-rdma reads."""
 
     allocatable: dict[str, str] = {}
     node_info: _Info = msgspec.field(default_factory=_Info)
@@ -52,7 +52,7 @@ NODE = ObjectKind("", "v1", "Node", "nodes", namespaced=False, spec=_SPEC, statu
 
 
 class _TaintedSpec(msgspec.Struct, frozen=True):
-    """The taints with all fields that anybody gave them: the list is written as a whole."""
+    """A Node's taints with all of their fields, as the list is written as a whole."""
 
     taints: tuple[dict[str, object], ...] = ()
 

@@ -21,12 +21,12 @@ def own_kind(
     *,
     namespaced: bool = False,
 ) -> ObjectKind[S, U]:
-    """Return a kind of kube-rdma, in the version that is served."""
+    """Return the ObjectKind of one of kube-rdma's own kinds."""
     return ObjectKind("kube-rdma.io", "v1alpha1", kind, plural, namespaced, spec, status)
 
 
 def lease_kind(spec: ObjectCodec[S]) -> ObjectKind[S, None]:
-    """Return the kind Lease, of which kube-rdma reads its own; `spec` is what it reads of one."""
+    """Return the ObjectKind of Lease; `spec` is the codec for its fields."""
     return ObjectKind("coordination.k8s.io", "v1", "Lease", "leases", True, spec, NOTHING)
 
 

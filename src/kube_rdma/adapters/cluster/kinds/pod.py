@@ -28,20 +28,20 @@ READ = frozenset(
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of a spec that POD reads."""
+    """The fields of a Pod's spec that the kind POD reads."""
 
     node_name: str = ""
     host_network: bool = False
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of a status that POD reads."""
+    """The fields of a Pod's status that the kind POD reads."""
 
     phase: str = ""
 
     @property
     def is_over(self) -> bool:
-        """Return whether none of the pod's containers runs again."""
+        """Return whether all containers of the pod have ended for good."""
         return self.phase in OVER
 
 
@@ -53,7 +53,7 @@ class ContainerResources(msgspec.Struct, frozen=True):
 
 
 class Container(msgspec.Struct, frozen=True):
-    """A container of a pod or of a template."""
+    """The fields of a container that kube-rdma reads, in a pod or a template."""
 
     name: str = ""
     image: str = ""
@@ -73,7 +73,7 @@ class _Volume(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FullPodSpec(PodSpec, frozen=True, rename="camel"):
-    """The part of a spec that FULL_POD reads."""
+    """The fields of a Pod's spec that the kind FULL_POD reads."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -110,7 +110,7 @@ class _PodCondition(msgspec.Struct, frozen=True):
 
 
 class FullPodStatus(PodStatus, frozen=True, rename="camel"):
-    """The part of a status that FULL_POD reads."""
+    """The fields of a Pod's status that the kind FULL_POD reads."""
 
     reason: str = ""  # why the kubelet or a controller ended it
     message: str = ""
@@ -159,7 +159,7 @@ def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:
 
 
 def _owner(pod: Stored[PodSpec, PodStatus], owner: Owner) -> str:
-    """Return kind and name of an owner; all ReplicaSets of a Deployment are one."""
+    """Return kind and name of a pod's owner; for a ReplicaSet those of its Deployment."""
     generation = f"-{pod.label('pod-template-hash')}"
     name = owner.name.removesuffix(generation) if owner.kind == "ReplicaSet" else owner.name
     return f"{owner.kind}/{name}"
@@ -179,7 +179,7 @@ class _Selector(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WorkloadSpec(msgspec.Struct, frozen=True):
-    """The part of the spec of a DaemonSet or a Deployment that is read."""
+    """The fields that kube-rdma reads in the spec of a DaemonSet or a Deployment."""
 
     template: _Template = _Template()
     selector: _Selector = _Selector()

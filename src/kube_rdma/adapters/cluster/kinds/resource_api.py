@@ -50,7 +50,7 @@ def _written_quantity(amount: object) -> str:
 
 
 def _codec(what: type[T], *, writes: bool = False) -> ObjectCodec[T]:
-    """Return the codec of a part that has quantities."""
+    """Return the codec of a spec or status that has quantities in it."""
     encode = partial(msgspec.json.encode, enc_hook=_written_quantity)
     return ObjectCodec(partial(decoded, what=what, hook=_read_quantity), encode if writes else None)
 
@@ -71,7 +71,7 @@ class _Capacity(msgspec.Struct, frozen=True):
 
 
 class _ExactRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """A request by itself, or one of those of firstAvailable, which has a name."""
+    """A request for devices in a claim, alone or as one of firstAvailable."""
 
     name: str = ""
     device_class_name: str = ""
@@ -101,19 +101,19 @@ class _RequestedDevices(msgspec.Struct, frozen=True):
 
 
 class ResourceClaimSpec(msgspec.Struct, frozen=True):
-    """The part of a claim's spec that is read."""
+    """The fields of a ResourceClaim's spec that kube-rdma reads."""
 
     devices: _RequestedDevices = _RequestedDevices()
 
 
 class ClaimTemplateSpec(msgspec.Struct, frozen=True):
-    """The part of a template's spec that is read."""
+    """The fields of a ResourceClaimTemplate's spec that kube-rdma reads."""
 
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
 class DeviceClassSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of a class's spec that is read."""
+    """The fields of a DeviceClass' spec that kube-rdma reads."""
 
     selectors: tuple[_CelSelector, ...] = ()
     extended_resource_name: str | None = None  # KEP-5004
@@ -140,7 +140,7 @@ class _Allocation(msgspec.Struct, frozen=True):
 
 
 class ResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of a claim's status that is read."""
+    """The fields of a ResourceClaim's status that kube-rdma reads."""
 
     allocation: _Allocation | None = None
     reserved_for: tuple[model.ClaimUser, ...] = ()
@@ -228,7 +228,7 @@ def _expressions(selectors: tuple[_CelSelector, ...]) -> tuple[str, ...]:
 
 
 def _config(config: _AllocationConfig, opaque: _Opaque) -> model.OpaqueConfig:
-    """Return a configuration; its writer is the class or the claim (AllocationConfigSource)."""
+    """Return a device configuration, marked as the class' or the claim's."""
     of_class = config.source == "FromClass"
     origin = model.ConfigOrigin.CLASS if of_class else model.ConfigOrigin.CLAIM
     return model.OpaqueConfig(origin, opaque.driver, bytes(opaque.parameters), config.requests)
@@ -297,7 +297,7 @@ def resource_slice(stored: StoredSlice) -> slices.ResourceSlice:
 
 
 def device_slice(stored: StoredSlice) -> slices.DeviceSlice:
-    """Return the part of a ResourceSlice that says where devices sit."""
+    """Return the part of a ResourceSlice that says on which cards its devices are."""
     spec = stored.spec
     addresses = ((device.name, _addresses(device.attributes)) for device in spec.devices)
     return slices.DeviceSlice(
@@ -344,7 +344,7 @@ def _text(attributes: slices.Attributes, names: Iterable[str]) -> str:
 
 
 def wanted_slice(part: slices.ResourceSlice) -> Wanted[slices.SliceSpec]:
-    """Return the object to create for a slice of a node."""
+    """Return the ResourceSlice object to create for a node."""
     node = part.spec.node_name or ""
     without = ((WITHOUT, ",".join(sorted(part.without))),) if part.without else ()
     owner = Owner(NODE.api_version, NODE.kind, node, part.owner, controller=True)

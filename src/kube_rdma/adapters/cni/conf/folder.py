@@ -40,7 +40,7 @@ ShutOut = Callable[[ConfPlan, UndoneWrites], Refused | None]
 
 
 class FolderTiming(Frozen):
-    """The pace of the keeper, in seconds."""
+    """The intervals in which the keeper of the CNI configuration works, in seconds."""
 
     settle: float = 0.3  # from a change to the round about it
     first: float = 1.0  # between the first two rounds of a quarrel; each next is twice as late
@@ -315,7 +315,7 @@ class _Changes:
         self._gone = False
 
     async def wait(self, seconds: float) -> None:
-        """Return after a change that may concern kube-rdma, or when the time is over."""
+        """Wait for a change of a file that concerns kube-rdma, at most `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not self._concerns(await self._inotify.get()):

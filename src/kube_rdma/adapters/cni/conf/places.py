@@ -29,7 +29,7 @@ _LINKS = 40  # as many as the kernel follows
 
 
 class CniPlaces(Frozen):
-    """The folders of CNI, as the host names them."""
+    """The runtime's folders of CNI configurations and binaries, as the host names them."""
 
     conf: PurePosixPath
     binaries: PurePosixPath  # in which the runtime looks first
@@ -58,7 +58,7 @@ _USUAL_FOLDERS = (
 
 
 def places(conf: str, binaries: Sequence[str], source: str) -> CniPlaces:
-    """Return the folders with a snap's revision taken out of their paths."""
+    """Return CNI folders; in paths of a snap the revision becomes `current`."""
     first, *more = (PurePosixPath(_unrevised(path)) for path in binaries)
     return CniPlaces(PurePosixPath(_unrevised(conf)), first, source, tuple(more))
 
@@ -72,7 +72,7 @@ def _unrevised(path: str) -> str:
 
 
 def find(host: Path = Path("/")) -> CniPlaces:
-    """Return the folders of this host by its files; raise Refused when none can be made out.
+    """Return this host's CNI folders, guessed by existing files; raise Refused if that fails.
 
     A runtime counts when the folder of its configuration is there: what was left of another one
     usually names folders that are gone.
@@ -122,7 +122,7 @@ def _candidates(host: Path) -> Iterator[CniPlaces]:
 
 
 class _Settings(Frozen):
-    """The folders that a configuration sets, as far as it does."""
+    """The CNI folders that a runtime's configuration file sets; empty where it does not."""
 
     conf: str = ""
     binaries: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _read_containerd(host: Path, config: Path) -> _Settings:
-    """Read all versions of its format: the CRI plugin has had three names, the folder two."""
+    """Return the CNI folders in containerd's configuration, in any of its versions."""
     main = _read(config)
     settings = _Settings()
     imported = [path for one in _list(main.get("imports")) for path in _imported(host, one)]
@@ -157,7 +157,7 @@ def _read_containerd(host: Path, config: Path) -> _Settings:
 
 
 def _imported(host: Path, pattern: object) -> list[Path]:
-    """Return the files that an entry of `imports` means; none for what is no pattern of a path."""
+    """Return the files that match an entry of `imports` in containerd's configuration."""
     if not isinstance(pattern, str) or not pattern.startswith("/"):
         return []
     try:
