@@ -47,7 +47,7 @@ class Refused(KubeError):
 
     @classmethod
     def all(cls, faults: Sequence[Refused]) -> Refused:
-        """Return one error of the first MOST_FAULTS faults in order, and a count of the others.
+        """Return one error with the first MOST_FAULTS faults, and the count of further ones.
 
         Whoever writes a document decides how many it has, and each becomes a line of logs, Events
         and answers.

@@ -78,7 +78,7 @@ class _Details(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct, rename="camel"):
-    """meta/v1 Status, the body of every refusal, and the last word of a command in a pod."""
+    """Kubernetes' object Status (meta/v1): the body of refusals, and the end of a pod's command."""
 
     status: str = ""
     message: str = ""

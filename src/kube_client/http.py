@@ -272,7 +272,7 @@ class HttpClient:
         return connection
 
     async def _socks(self, proxy: ProxyServer) -> socket.socket:
-        """Return a socket that a SOCKS5 proxy has joined to the server, whose name it resolves."""
+        """Return a socket to the server through a SOCKS5 proxy, which resolves the server name."""
         from python_socks import ProxyError, ProxyType  # few clusters are behind one
         from python_socks.async_.asyncio import Proxy
 

@@ -52,7 +52,7 @@ from kube_rdma.pools.documents import config
 
 
 class WrittenStorage:
-    """Claims, volumes and classes, by which the driver of a volume is found."""
+    """The PersistentVolumeClaims, volumes and classes in files, to find a volume's driver."""
 
     def __init__(self) -> None:
         # Namespace, name, storage class and volume of each PersistentVolumeClaim.
@@ -85,7 +85,7 @@ class WrittenStorage:
 
 
 def fields_of(value: object) -> Mapping[str, object]:
-    """Return an object's fields; none for another value."""
+    """Return the value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
@@ -124,7 +124,7 @@ _NAMESPACE = (
 
 
 class _Checker:
-    """A collector of facts, pods and faults, object by object."""
+    """A collector of facts, pods and faults from the objects in files."""
 
     def __init__(self, parts: Iterable[Document | Refused]) -> None:
         self.objects: list[CheckedObject] = []
@@ -147,7 +147,7 @@ class _Checker:
             self._add(part)
 
     def _add(self, part: Document | Refused) -> None:
-        """Look at one document of a file, or note what makes it unreadable."""
+        """Add one document of a file, or a note why it is unreadable."""
         if isinstance(part, Refused):
             self.findings += Finding.of_refused(part)
             place = part.where.partition(": ")[0].rsplit(":", 1)[0]  # without the column
@@ -342,7 +342,7 @@ class _Checker:
         )
 
     def of_ip_pool(self, manifest: Manifest) -> str:
-        """Add a pool of addresses."""
+        """Add an IPPool."""
         pool = ip_pool.load(manifest.document)
         self.ip_pools.append(pool)
         where = manifest.document.where(("spec", "routes"))
@@ -366,7 +366,7 @@ class _Checker:
         return " and ".join(_parts(policy))
 
     def of_queue(self, manifest: Manifest) -> str:
-        """Note a queue of Kueue: which ClusterQueue it is of, or which resources it covers."""
+        """Add a LocalQueue or ClusterQueue of Kueue, with the resources that it covers."""
         spec = fields_of(section(manifest.document, ("spec",)).value)
         if manifest.kind == "LocalQueue":
             space = manifest.namespace or pod_api.DEFAULT_NAMESPACE
@@ -392,7 +392,7 @@ class _Checker:
                 self.warn(part.where(asks[resource].path), (problem,), remedy)
 
     def offered_twice(self) -> None:
-        """Warn of a resource that a device plugin of others offers too, on nodes in common.
+        """Warn of a resource that another device plugin also offers on the same nodes.
 
         The kubelet keeps the plugin that registered last: kubernetes@v1.34
         pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go.
@@ -438,7 +438,7 @@ class _Checker:
         return "quota"
 
     def of_runtime_class(self, manifest: Manifest) -> str:
-        """Add the handler of a runtime class."""
+        """Add the handler of a RuntimeClass."""
         handler = text_of(fields_of(manifest.document.value).get("handler"))
         self.handlers.append((manifest.name, handler))
         return f"runtime class with handler {handler}"
@@ -498,7 +498,7 @@ def check(
 def around(
     manifest: Manifest, templates: Sequence[tuple[PodSection, admission.PodTemplate]]
 ) -> tuple[Finding, ...]:
-    """Return findings about annotations for pods that stand around the templates of an object."""
+    """Return findings about pod annotations that were written on objects around the templates."""
     copied = not templates or manifests.copies_annotations(manifest)
     above = () if copied else manifests.annotations_above(manifest, [p for p, _ in templates])
     return tuple(
@@ -508,7 +508,7 @@ def around(
 
 
 class WrittenCluster(Frozen):
-    """The pools of cards, networks and pools of addresses of some files."""
+    """The pools of cards, networks and IPPools that files describe."""
 
     pools: tuple[admission.OfferedPool, ...] = ()
     definitions: tuple[network_definition.NetworkDefinition, ...] = ()
@@ -527,7 +527,7 @@ def written_cluster(parts: Iterable[Document | Refused]) -> WrittenCluster:
 
 
 def is_configuration(parts: Sequence[Document | Refused]) -> bool:
-    """Decide whether a file is what an agent mounts: no other kind of object."""
+    """Decide whether a file is only a pool configuration, as an agent mounts it."""
     if len(parts) != 1 or isinstance(parts[0], Refused):
         return not parts
     return all(one.is_a("kube-rdma.io", "NodePolicy") for one in manifests.manifests(parts[0]))

@@ -18,7 +18,7 @@ _NONE = "-"  # no name
 
 
 class CheckedObject(Frozen):
-    """An object of a file; `meaning` is empty for one that kube-rdma has nothing to do with."""
+    """An object of a file, with its meaning for kube-rdma; empty if it has none."""
 
     at: str
     kind: str
@@ -35,7 +35,7 @@ class Addition(Frozen):
 
 
 class ManifestCheck(Frozen):
-    """The outcome of a check of files."""
+    """The result of a check of files: objects, findings and additions."""
 
     objects: tuple[CheckedObject, ...]
     findings: tuple[Finding, ...] = ()
@@ -44,17 +44,17 @@ class ManifestCheck(Frozen):
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """Return the findings that refuse the files."""
+        """Return the findings that make the files invalid."""
         return tuple(one for one in self.findings if one.is_error)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """Return the other findings, notes among them."""
+        """Return the findings that are no errors: warnings and notes."""
         return tuple(one for one in self.findings if not one.is_error)
 
 
 def check_page(check: ManifestCheck) -> page.Page:
-    """Return warnings, a table of the objects, and additions; errors are printed before it."""
+    """Return the page of a check: warnings, a table of objects, and additions."""
     rows = tuple(
         page.PageRow(
             (one.at, one.kind, one.name or _NONE, one.meaning),
@@ -77,7 +77,7 @@ def check_page(check: ManifestCheck) -> page.Page:
 
 
 def check_document(check: ManifestCheck) -> dict[str, Any]:
-    """Return all of a check, errors too, as JSON."""
+    """Return the JSON document of a check, with errors."""
     return {
         "objects": json_list(check.objects),
         "warnings": [

@@ -144,7 +144,7 @@ RETRY_SECONDS = 30.0  # after an act that failed
 
 
 class FunctionSources(Frozen):
-    """The means by which virtual functions are made, recorded and looked at."""
+    """Functions by which virtual functions are made, recorded and surveyed."""
 
     make: Callable[[model.SetFunctions], None]  # blocks; raises KubeError
     # Opens the record of the cards whose functions the agent manages; raises KubeError. None: they
@@ -220,12 +220,12 @@ class VirtualFunctions:
 
     @property
     def leaving(self) -> Collection[CardId]:
-        """Return the functions that will be removed, so that no pod gets them any more."""
+        """Return the virtual functions that will be removed, so that no pod gets them."""
         return self._gone_soon
 
     @property
     def busy(self) -> bool:
-        """Return whether some are being made or removed; another look follows when that is done."""
+        """Return whether virtual functions are being made or removed now."""
         return self._task is not None and not self._task.done()
 
     async def _uses(self, interfaces: Collection[str]) -> Mapping[str, Use]:

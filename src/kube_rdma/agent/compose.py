@@ -82,7 +82,7 @@ class LabelMode(StrEnum):
 
 
 class AgentOptions(Frozen, kw_only=True):
-    """The options of the command; paths are as this process sees them."""
+    """The options of the command `agent`; paths are as this process sees them."""
 
     config: Path | None = None
     node: str | None = None  # name of this node's object; with it the API server is used
@@ -333,7 +333,7 @@ def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], 
 
 
 def _with_metrics(needs: AgentDependencies, options: AgentOptions) -> AgentDependencies:
-    """Add an exporter of metrics to what the agent needs."""
+    """Return the dependencies with an exporter of metrics."""
     from kube_rdma.metrics.exporter import Exporter, MetricsSite, MetricsSources
 
     sources = MetricsSources(needs.kubelet)

@@ -79,7 +79,7 @@ Serve = Callable[[model.Offer, PluginHandlers], PluginServer]
 
 
 class AgentDependencies(Frozen):
-    """All that role `plugin` works with: opened by the command, replaced by tests.
+    """Everything that role `plugin` depends on; tests replace it.
 
     Only the kernel and the kubelet's folder have to be there.
     """
@@ -194,7 +194,7 @@ class AbsentCards:
 
 
 class _Reported(Struct):
-    """Facts that were reported already, so that each is reported once."""
+    """What was reported already, so that nothing is reported twice."""
 
     survey: Survey | None = None
     names: Mapping[CardId, str] = field(default_factory=dict)  # of the cards in pools

@@ -55,7 +55,7 @@ class NamedNetworks(Protocol):
         """
 
     async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
-        """Return the network of the node's CNI configuration of this name for a namespace."""
+        """Return the network in the node's CNI configuration of this name; None without one."""
 
     async def configurations(self) -> tuple[str, ...]:
         """Return the names of all CNI configurations of the node."""
@@ -148,7 +148,7 @@ async def _of_claim(device: ClaimDevice, node: NamedNetworks) -> NetworkDefiniti
 
 
 async def all_of(questions: Iterable[Awaitable[T]]) -> tuple[T, ...]:
-    """Return the answers to questions that are asked at once; raise the first one's error."""
+    """Await all of these at once and return their results; raise the first error."""
     answers = await asyncio.gather(*questions, return_exceptions=True)
     if errors := [one for one in answers if isinstance(one, BaseException)]:
         raise errors[0]

@@ -76,7 +76,7 @@ class _SandboxLock(Struct, weakref=True):
 
 
 class SandboxLocks:
-    """Locks by which one call at a time changes a sandbox, through whichever endpoint it came.
+    """Locks that let only one call at a time change a pod's sandbox.
 
     A plugin of others that is run for a pod may call back for addresses: its call may borrow the
     lock of the one that runs it, or both would wait for each other.
@@ -143,7 +143,7 @@ Restart = Callable[[PodState, str | None], Awaitable[None]]
 
 
 async def request_restart(restart: Restart, pod: PodState, why: str | None) -> None:
-    """Ask for a pod's eviction, or (None) no more; what fails is asked for again by the next try.
+    """Ask for a pod's eviction, or withdraw the request; a failure is only logged.
 
     A request that stays ends by its age.
     """
@@ -211,7 +211,7 @@ class RepeatedAdd(Enum):
 
 
 class RequestedNetworks(Frozen):
-    """The networks of a request, and by network the addresses that its document asks for."""
+    """The networks of a request, with addresses that documents ask for, by network."""
 
     request: NetworkRequest
     ipam: Mapping[str, IpamConf]
@@ -531,7 +531,7 @@ class AttachPipeline:
         return CniResult()
 
     async def lost(self, key: AttachmentKey, namespace: int) -> tuple[Plan, ...]:
-        """Return the plans whose interfaces are not in the namespace; raise KubeError."""
+        """Return the plans whose interfaces are missing in the namespace; raise KubeError."""
         async with self._sandboxes.taken(key.container):
             return await self._attachments.lost(key, namespace)
 

@@ -53,7 +53,7 @@ log = structlog.get_logger()
 
 
 async def always(_: PodState) -> bool:
-    """Return True: without a meta-plugin, kube-rdma makes every network that a pod asks for."""
+    """Return True for every pod: the default where no meta-plugin is asked."""
     return True
 
 

@@ -89,7 +89,7 @@ class SandboxNetworks(_Endpoint):
     """The endpoint of the container runtime's calls, for all networks of a pod."""
 
     async def answer(self, call: Call) -> CniResult:
-        """Return the runtime's result; raise KubeError."""
+        """Answer a call of the runtime: ADD, CHECK, DEL, STATUS or GC. Raise KubeError."""
         key = AttachmentKey(call.container)
         match call.verb:
             case Verb.ADD:
@@ -134,14 +134,14 @@ class SandboxNetworks(_Endpoint):
         )
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
-        """Write the interfaces to the pod's annotations; see CniEndpoint.report."""
+        """Write the pod's status annotations; see CniEndpoint.report."""
         assert request.pod
         await self._needs.node.tell(request.pod, result.interfaces, call)
         return CniResult()
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
-        """Return every attachment of a whole pod that the journal has."""
+        """Return all attachments of whole pods in the journal."""
         by_key = self._needs.attachments.by_key
         return tuple(one for key, one in by_key.items() if key.interface is None)
 
@@ -160,7 +160,7 @@ class SandboxNetworks(_Endpoint):
         await self._pipeline.end(AttachmentKey(container))
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
-        """Free the addresses that no sandbox has; see AttachPipeline.collect."""
+        """Free the addresses of sandboxes that are gone; see AttachPipeline.collect."""
         await self._pipeline.collect(living, since)
 
     async def _gc(self, call: Call) -> None:
@@ -262,7 +262,7 @@ class DelegatedNetworks(_Endpoint):
     """The endpoint of meta-plugins' calls, each of which is for one network of a pod."""
 
     async def answer(self, call: Call) -> CniResult:
-        """Return the caller's result for ADD, CHECK and DEL; raise KubeError."""
+        """Answer a meta-plugin's ADD, CHECK or DEL for one network; raise KubeError."""
         key = AttachmentKey(call.container, call.interface)
         match call.verb:
             case Verb.ADD:
@@ -273,7 +273,7 @@ class DelegatedNetworks(_Endpoint):
                 return await self._pipeline.delete(call, key)
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """Return the one network whose configuration came; see CniEndpoint.request."""
+        """Return the request for the one network in the call; see CniEndpoint.request."""
         if call.pod is None:
             raise Refused(
                 "the call names no pod of Kubernetes",
@@ -293,7 +293,7 @@ class DelegatedNetworks(_Endpoint):
         )
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
-        """Return a whole result; write the pod's annotation about RDMA; see CniEndpoint.report."""
+        """Write kube-rdma's own annotation, and return the full result; see CniEndpoint.report."""
         (interface,), (plan,) = result.interfaces, result.plans
         await self._describe_device(call, interface)
         others = frozenset(one.interface for one in result.beside)
@@ -393,7 +393,7 @@ class PluginAddresses(_Endpoint):
     is_within = True
 
     async def answer(self, call: Call) -> CniResult:
-        """Return addresses and routes for ADD, nothing for the rest; raise KubeError."""
+        """Answer another plugin's call: addresses and routes for ADD. Raise KubeError."""
         match call.verb:
             case Verb.ADD:
                 return await self._pipeline.add(call, self)
@@ -405,7 +405,7 @@ class PluginAddresses(_Endpoint):
         return CniResult()
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """Return the pool that the ipam block names, for the interface; see CniEndpoint.request."""
+        """Return the request for addresses of the named pool; see CniEndpoint.request."""
         sandbox, netns = sandbox_of(call, self._needs.inode)
         return AttachRequest(
             key=AttachmentKey(call.container, call.interface),
@@ -418,7 +418,7 @@ class PluginAddresses(_Endpoint):
         )
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
-        """Return addresses, routes and DNS; the plugin alone knows its interface."""
+        """Return addresses, routes and DNS, without the interface, which the plugin makes."""
         from kube_rdma.attach.documents import cni_conf
 
         conf, _, _ = cni_conf.addresses(call)
@@ -433,7 +433,7 @@ class PluginAddresses(_Endpoint):
         return CniResult(addresses=addresses, routes=routes, dns=conf.dns)
 
     async def _nic(self, call: Call) -> NicRequest:
-        """Return the request to IPAM; raise Refused with all faults of the block."""
+        """Return the request for addresses in an ipam block; raise Refused with all faults."""
         from kube_rdma.attach.documents import cni_conf
         from kube_rdma.ipam.ip_conf import nic_request
 

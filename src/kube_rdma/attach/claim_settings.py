@@ -46,13 +46,13 @@ class ClaimSettings:
 
     @property
     def path(self) -> str:
-        """Return the folder of the files on the host."""
+        """Return the host's folder of settings files."""
         return str(self._folder.path)
 
     async def write(
         self, pod: ClaimingSandbox, booked: Iterable[PreparedClaim], pools: Mapping[str, Pool]
     ) -> None:
-        """Write the files of a pod's containers; a failure is logged once."""
+        """Write the settings files of a pod's containers; log a failure once."""
         claimed = {(s.resource, s.share): s.cards for claim in booked for s in claim.shares}
         try:
             for container, held in _by_container(pod).items():
@@ -67,7 +67,7 @@ class ClaimSettings:
         self._notices.over("settings")
 
     async def remove(self, sandbox: ContainerId | None = None) -> None:
-        """Remove the files of a sandbox (None: of all); raise Unavailable."""
+        """Remove the settings files of a sandbox (None: of all); raise Unavailable."""
         await asyncio.to_thread(self._folder.remove, sandbox)
 
     def _write(
@@ -87,7 +87,7 @@ class ClaimSettings:
 
 
 def _by_container(pod: ClaimingSandbox) -> dict[str, list[HeldShare]]:
-    """Return the shares of each container of the pod, whatever the resource."""
+    """Return all shares of each container of the pod."""
     shares: dict[str, list[HeldShare]] = {}
     for holding in pod.holdings:
         if PodName(holding.namespace, holding.pod) == pod.sandbox.pod:

@@ -21,7 +21,7 @@ _DEFINE = "Install Multus, or kube-rdma with crds.networkAttachmentDefinitions=t
 
 
 class NetworkObject(Frozen):
-    """A NetworkAttachmentDefinition."""
+    """A NetworkAttachmentDefinition: its configuration and resource."""
 
     config: bytes  # the CNI configuration in it
     resource: str | None  # which it belongs to
@@ -44,7 +44,7 @@ class NetworkObjects:
         return NetworkObject(stored.spec.config.encode(), stored.annotation(RESOURCE))
 
     async def names(self, namespace: str = "") -> tuple[str, ...]:
-        """Return all definitions, or those of a namespace, as namespace/name."""
+        """Return the names of all definitions, or of one namespace's, as namespace/name."""
         every = await self._cluster.list(DEFINITION, Where(namespace=namespace))
         return tuple(f"{one.namespace}/{one.name}" for one in every)
 

@@ -75,7 +75,7 @@ class WorkerPools:
 
 
 class AttachmentJournal:
-    """The attachments of this node on disk, by key (attach/rules/records).
+    """The attachments of this node on disk, in two journals, by key.
 
     `pods` and `interfaces` are the journals of the two folders. `tell` is called with a sentence
     for each record that cannot be read.
@@ -87,21 +87,21 @@ class AttachmentJournal:
         interfaces: Journal[Attachment],
         tell: Callable[[str], None] = in_the_log,
     ) -> None:
-        """Read both, which blocks; raise Unavailable when the disk fails."""
+        """Read both journals, which blocks; raise Unavailable when the disk fails."""
         read, outlives = records.as_read, records.outlives
         self._pods = Records(pods, tell, read=read, outlives=outlives)
         self._interfaces = Records(interfaces, tell, read=read, outlives=outlives)
 
     @property
     def attachments(self) -> dict[AttachmentKey, Attachment]:
-        """Return every attachment by key, those of whole pods first."""
+        """Return all recorded attachments by key, those of whole pods first."""
         values = [(records.key_of(one, split=False), one) for one in self._pods.values]
         values += [(records.key_of(one, split=True), one) for one in self._interfaces.values]
         return {key: records.plain(key, one) for key, one in values}
 
     @property
     def foreign(self) -> frozenset[AttachmentKey]:
-        """Return the keys with a record that this version of kube-rdma does not understand."""
+        """Return the keys of records that this version of kube-rdma does not understand."""
         pods = (records.key_named(name, split=False) for name in self._pods.foreign_names)
         names = self._interfaces.foreign_names
         interfaces = (records.key_named(name, split=True) for name in names)
@@ -125,7 +125,7 @@ class AttachmentJournal:
         self._of(key).begin(records.begun_name(key), records.written(key, attachment))
 
     async def complete(self, key: AttachmentKey) -> None:
-        """Mark an attachment as complete by its name, a third of the cost of a new record."""
+        """Mark a record as complete by renaming it, for a third of the cost of writing."""
         folder, begun = self._of(key), records.begun_name(key)
         record = folder.get(begun)
         assert record
@@ -168,7 +168,7 @@ class PlanExecutor:
         return self.journal.foreign.union(self.by_key)
 
     async def installed(self) -> tuple[str, tuple[str, ...]]:
-        """Return the host's folder of CNI plugins, and their names."""
+        """Return the host's folder of CNI plugins, and the names of the plugins."""
         return self._plugins.folder, await asyncio.to_thread(self._plugins.installed)
 
     def of(self, key: AttachmentKey) -> Attachment | None:

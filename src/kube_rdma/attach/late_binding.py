@@ -164,7 +164,7 @@ class LateBinding:
         annotations: Mapping[str, str],
         holdings: Sequence[Holding] | None = None,
     ) -> object:
-        """Bind every promise of a pod: to `edits` of its shares, else to the cards' own nodes.
+        """Bind all promises of a pod: to the `edits` of their shares, else to the cards' nodes.
 
         `annotations` are the pod's. `holdings` are all of it; None: the kubelet is asked.
         """
@@ -182,7 +182,7 @@ class NoLateBinding(LateBinding):
         self._notices = Notices()  # by resource
 
     def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
-        """Return every spec without late binding."""
+        """Return the specs changed to bind nothing late."""
         for spec in specs:
             if terms(spec).attach is Attach.NONE:
                 continue

@@ -247,9 +247,10 @@ class NodeSources(Frozen):
 
 
 class NodeNetworks:
-    """The pod networks of one node: ``await NodeNetworks(...).run(late)``.
+    """The service that gives pods of one node their networks.
 
-    Its Events go to the table `events`, which another part of the process writes.
+    ``await NodeNetworks(...).run(late)``. Its Events go to the table `events`, which another part
+    of the process writes.
     """
 
     def __init__(
@@ -342,7 +343,7 @@ class NodeNetworks:
         return await self._wired.concerned(pod)
 
     async def run(self, late: LateBindingChoice) -> None:
-        """Serve until cancelled; `late` binds devices to what is attached."""
+        """Serve pod networks until cancelled; `late` binds devices to attached interfaces."""
         site = self._site
         async with AsyncExitStack() as stack:
             stack.enter_context(self._kubelet.connected())
@@ -414,7 +415,7 @@ class NodeNetworks:
     async def _attach_dependencies(
         self, stack: AsyncExitStack, late: LateBindingChoice
     ) -> AttachDependencies:
-        """Open the journal and the addresses of this node."""
+        """Open the journal of attachments and the provider of addresses."""
         site, sources = self._site, self._sources
         pods, singles = (
             stack.enter_context(Journal(Folder(site.state / name), ATTACHMENTS))

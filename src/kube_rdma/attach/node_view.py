@@ -65,7 +65,7 @@ class NodeContext(Struct):
 
 
 async def no_mode_warnings(_: PodState, __: PoolSpec) -> Sequence[str]:
-    """Return no warnings: the default where nobody knows the modes of pools."""
+    """Return no warnings: the default where no function judges modes."""
     return ()
 
 
@@ -78,7 +78,7 @@ AskFunctions = Callable[[Sequence[FunctionPlace]], FunctionReports]
 
 
 class NodeViewDependencies(Frozen):
-    """Sources of a NodeView; those that block are called in a thread."""
+    """Everything that a NodeView asks; functions that block are called in a thread."""
 
     cluster: Cluster
     kubelet: KubeletView
@@ -198,7 +198,7 @@ class NodeView:
         return cni_conf.names(await asyncio.to_thread(self._asked.confs))
 
     async def holdings(self, pod: PodName) -> tuple[Holding, ...]:
-        """Return what the pod's containers hold, by the kubelet; raise Unavailable."""
+        """Return the devices that the pod's containers hold, by the kubelet; raise Unavailable."""
         return await self._asked.kubelet.holdings_of(pod)
 
     def granted(self, holdings: Sequence[Holding]) -> tuple[attachment.GrantedShare, ...]:
@@ -299,7 +299,7 @@ class NodeView:
                 gid_room(table, wanted[table.device])
 
     async def devices(self, names: Sequence[str]) -> tuple[tuple[Device, ...], str | None]:
-        """Return these RDMA devices as they are now, and the connection manager's device node."""
+        """Return these RDMA devices as they are now, and rdma_cm's device node."""
         if not names:
             return (), None
         return await asyncio.to_thread(self._asked.survey.devices, names)
@@ -312,11 +312,11 @@ class NodeView:
         return self._asked.rail(card)
 
     async def has_pool(self, name: model.PoolName) -> bool:
-        """Return whether there is an IPPool of this name."""
+        """Return whether an IPPool of this name exists."""
         return await self._asked.cluster.get(IP_POOL, name) is not None
 
     async def pool(self, name: model.PoolName) -> model.IPPool:
-        """Return a pool as it is now, also one that a document brought: people may change it.
+        """Return an IPPool as it is now, even if a document brought it: people may change it.
 
         The watch of the address provider answers; else the API server is asked.
         """

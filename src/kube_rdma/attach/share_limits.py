@@ -70,7 +70,7 @@ class ShareLimits:
         return await self._written(uid, allocation.device_limits(granted, limits, used))
 
     async def has_group(self, uid: str) -> bool:
-        """Return whether the node has a control group of the pod."""
+        """Return whether the pod has a control group on this node."""
         try:
             return bool(self._groups and await asyncio.to_thread(self._groups.find, uid))
         except Unavailable:

@@ -31,7 +31,7 @@ from kube_rdma.model.late_binding import PodName
 
 
 async def pending_pods(cluster: Cluster, node: str) -> tuple[PodClaims, ...]:
-    """Return the pods of a node that have not started and name claims."""
+    """Return the claims of all pods of a node that have not started."""
     fields = f"spec.nodeName={node},status.phase=Pending"
     seen = await cluster.see(CLAIMING_POD, Where(fields=fields))
     pods = (resource_api.pod_claims(pod) for pod in seen.objects if not pod.deleting)
@@ -67,7 +67,7 @@ async def claims_of_pod(cluster: Cluster, pod: PodName) -> PodClaims | None:
 async def write_statuses(
     cluster: Cluster, claim: ClaimName, statuses: Sequence[DeviceStatus]
 ) -> None:
-    """Write the status of the devices of a claim as of now; entries of other drivers stay.
+    """Write the status of a claim's devices with the present time; entries of other drivers stay.
 
     By server-side apply, whose entries are those of this writer alone. Needs the verb patch of
     resourceclaims/status and, from Kubernetes 1.36 on, associated-node:patch of

@@ -154,7 +154,7 @@ class ClaimParametersObject(Typed):
         return addresses
 
     def value(self) -> model.ClaimParameters:
-        """Return the parameters as a model value."""
+        """Return the parameters as the model's ClaimParameters."""
         namespace, _, network = (self.network or "").rpartition("/")
         routes = self.routes
         return model.ClaimParameters(
@@ -312,7 +312,7 @@ def load(document: Document, place: Path) -> WrittenClaim:
 def _config(
     document: Document, base: Path, entry: Mapping[str, Value], requests: Sequence[WrittenRequest]
 ) -> WrittenConfig | None:
-    """Return an entry of config, None for one of another driver."""
+    """Return a config entry for kube-rdma; None for another driver's."""
     opaque = _fields(entry.get("opaque"))
     driver, value = opaque.get("driver"), _fields(opaque.get("parameters"))
     version = value.get("apiVersion")
@@ -351,7 +351,7 @@ def _strangers(
 
 
 def _requests(devices: Mapping[str, Value]) -> Iterator[WrittenRequest]:
-    """Yield the requests; v1beta1 has the fields of ``exactly`` beside the name."""
+    """Yield all requests of a claim in an object, in its version's form."""
     for entry in map(_fields, _list(devices.get("requests"))):
         name = entry.get("name")
         if not isinstance(name, str):

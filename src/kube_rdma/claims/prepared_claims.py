@@ -71,7 +71,7 @@ class ClaimMetadata:
     def __init__(
         self, folder: ClaimFiles, attributes: Callable[[], prepare.MetadataAttributes]
     ) -> None:
-        """Write into a folder; `attributes` returns what the node's slices say of devices now."""
+        """Take the folder to write to; `attributes` returns the devices' attributes in slices."""
         self._folder = folder
         self._attributes = attributes
         self._notices = Notices()
@@ -135,7 +135,7 @@ class ClaimStatuses:
         self._written.pop(claim, None)
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write queued statuses until cancelled."""
         failures = 0
         while True:
             await self._news.wait()
@@ -313,7 +313,10 @@ class PreparedClaims(NodeClaims):
         return claim_networks.holdings(claims, self.booked) if claims else ()
 
     async def interfaces_of(self, pod: PodName) -> tuple[model.ClaimDevice, ...]:
-        """Return the devices of a pod's claims that become interfaces; raise as `holdings_of`."""
+        """Return the devices of a pod's claims for which it gets interfaces.
+
+        Raise as `holdings_of`.
+        """
         mine = (one for one in self.booked if one.claim.namespace == pod.namespace)
         if not any(share.makes_interface for one in mine for share in one.shares):
             return ()
@@ -338,7 +341,7 @@ class PreparedClaims(NodeClaims):
         return claim_networks.node_holdings(self.booked, self._pods)
 
     def cards(self) -> frozenset[CardId] | None:
-        """Return the cards of prepared claims; None where a record is not understood.
+        """Return the cards of prepared claims; None if a record cannot be understood.
 
         A share of a whole pool stands for all of its cards, so nobody has one by it.
         """

@@ -214,7 +214,7 @@ ANSWER_SECONDS = 1.0  # the kubelet waits meanwhile, with every pod behind this 
 
 
 def _of_node(node: str) -> Where:
-    """Return the selection of a node's slices, of all drivers."""
+    """Return the selection of all drivers' ResourceSlices of a node."""
     return Where(fields=f"spec.nodeName={node}")
 
 
@@ -229,7 +229,7 @@ class ClaimedGpus(NodeSlices):
     def __init__(
         self, cluster: Cluster, node: str, *, wait: Callable[[int], float] = _later
     ) -> None:
-        """Follow the slices of a node; `wait` is for tests."""
+        """Watch the slices of a node; `wait` is for tests."""
         self._cluster, self._node = cluster, node
         self._pause = wait
         self._slices = Mirror(RESOURCE_SLICE, device_slice, where=_of_node(node), optional=True)
@@ -237,11 +237,11 @@ class ClaimedGpus(NodeSlices):
         self._notices = Notices()
 
     async def follow(self) -> None:
-        """Watch the slices of this node, until cancelled."""
+        """Watch all drivers' ResourceSlices of this node, until cancelled."""
         await self._slices.follow(self._cluster, self._pause)
 
     def slices(self) -> tuple[DeviceSlice, ...]:
-        """Return the slices of this node, of all drivers."""
+        """Return all drivers' ResourceSlices of this node, as last seen."""
         return tuple(self._slices.values.values())
 
     async def expected(

@@ -105,7 +105,7 @@ class ClaimOptions(Frozen):
 
     @property
     def card_names(self) -> Sequence[str]:
-        """Return the names of the requests for cards."""
+        """Return the names of all requests for cards."""
         return _names("card", self.card_count) if self.reach else ("card",)
 
     @property
@@ -115,7 +115,7 @@ class ClaimOptions(Frozen):
 
 
 def parse_options(options: Mapping[str, Any]) -> ClaimOptions:
-    """Return the options of the command, parsed; raise Refused with all that have a wrong form."""
+    """Return the options of the command, parsed; raise Refused with all malformed ones."""
     forms = {
         "name": LABEL,
         "gpu_class": OBJECT_NAME,
@@ -158,7 +158,7 @@ def _faults(name: str, form: TextForm, text: str) -> list[Refused]:
 
 
 def claim_objects(options: ClaimOptions) -> tuple[Json, Json]:
-    """Return the ResourceClaimTemplate, and a pod with all that it needs of it.
+    """Return the ResourceClaimTemplate, and a pod that uses it.
 
     Raise Refused with all that contradicts itself, or that this version of Kubernetes cannot say.
     """
@@ -241,7 +241,7 @@ def _unsupported(options: ClaimOptions) -> Iterator[tuple[str, str, str]]:
 
 
 def _names(name: str, count: int) -> Sequence[str]:
-    """Return the names of single requests: ``card``, or ``card-0``, ``card-1`` …"""
+    """Return the names of requests of one kind: ``card``, or ``card-0``, ``card-1`` …"""
     return (name,) if count == 1 else tuple(f"{name}-{number}" for number in range(count))
 
 
@@ -262,7 +262,7 @@ def _others(options: ClaimOptions) -> Iterator[tuple[str, str]]:
 
 
 def _requests(options: ClaimOptions) -> Iterator[Json]:
-    """Yield the requests; GPUs that have no card for themselves come last."""
+    """Yield the requests of the claim; GPUs that share another's card come last."""
     gpu: Json = {"deviceClassName": options.gpu_class}
     card = _card(options)
     if options.reach is None:
@@ -344,6 +344,6 @@ def _cel(expression: str) -> Json:
 
 
 def templates_text(options: ClaimOptions) -> str:
-    """Return the objects as YAML, below comments on what to do with them; raise Refused."""
+    """Return template and pod as YAML, with comments on their use; raise Refused."""
     notes = (_NOTE, _SLOW) if is_long_search(options) else (_NOTE,)
     return "".join(f"# {note}\n" for note in notes) + manifests(claim_objects(options))

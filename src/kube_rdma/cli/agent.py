@@ -211,7 +211,7 @@ def _check(
 
 
 def _namespaces(text: str | None) -> tuple[str, ...] | None:
-    """Return the namespaces of a list with commas; None where there is none."""
+    """Return the namespaces in a comma-separated list; None for an empty one."""
     if text is None:
         return None
     names = tuple(part.strip() for part in text.split(",") if part.strip())

@@ -162,7 +162,7 @@ class _Text(Frozen):
 
 
 def _text_of(name: str) -> _Text | Refused:
-    """Return the content of a file, or why it cannot be read."""
+    """Return the content of a file, or the Refused for one that cannot be read."""
     from kube_rdma.lib.text import document, reader
 
     if name == _STDIN:
@@ -175,7 +175,7 @@ def _text_of(name: str) -> _Text | Refused:
 
 
 def read_parts(name: str) -> Sequence[Document | Refused]:
-    """Return the documents of a file, or why one of them, or the file, cannot be read."""
+    """Return the documents of a file; a Refused in place of each unreadable one."""
     return _parts(_text_of(name))
 
 
@@ -190,7 +190,7 @@ def read_documents(name: str) -> Sequence[Document]:
 
 
 def _parts(text: _Text | Refused) -> Sequence[Document | Refused]:
-    """Return the documents of a file. One that cannot be read is there as its faults."""
+    """Return the documents of a file; a Refused in place of each unreadable one."""
     from kube_base.errors import Refused
     from kube_rdma.lib.text.reader import read_all
 
@@ -203,7 +203,7 @@ def _parts(text: _Text | Refused) -> Sequence[Document | Refused]:
 
 
 def _check_configuration(text: _Text | Refused, place: _Place, output: str) -> None:
-    """Show the pools of the only document, on a node too if one is meant."""
+    """Show the pools of the configuration in a file, on a node if one is named."""
     from kube_rdma.hardware.recorded_survey import called
     from kube_rdma.lib.text.reader import read
     from kube_rdma.pools.config import judged

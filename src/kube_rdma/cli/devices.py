@@ -127,7 +127,7 @@ def _show(survey: Survey, output: str) -> None:
 
 
 def _topology(survey: Survey, output: str) -> None:
-    """Show the matrix, or the whole document with the key ``topology``."""
+    """Print the topology matrix, or the document with the key ``topology``."""
     from kube_rdma.hardware.rules.node_picture import matrix
     from kube_rdma.hardware.views.topology import topology_document, topology_text
     from kube_rdma.lib.page import lines_of
@@ -185,7 +185,7 @@ def _watch(sysfs: SysfsRoot | None, output: str) -> None:
 
 
 def _draw(sysfs: SysfsRoot | None, file: Path) -> None:
-    """Draw the node, with the same numbers of rails as its cards have by themselves."""
+    """Write an SVG picture of the node's topology to a file."""
     from kube_rdma.hardware.recorded_survey import called
     from kube_rdma.hardware.rules.node_picture import node_topology
     from kube_rdma.hardware.views.topology import topology_svg

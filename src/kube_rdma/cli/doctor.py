@@ -64,7 +64,7 @@ async def seen_by_agent(
 
 
 def agent_namespaces(agents: str) -> tuple[str, ...]:
-    """Return the namespaces in which agents are looked for."""
+    """Return the namespaces in which to look for agents."""
     from kube_rdma.install.rules.presets import namespaces
 
     return (agents,) if agents else namespaces()
@@ -220,7 +220,7 @@ def _end(*, ill: bool, blind: bool) -> None:
 
 
 def _target(text: str, usual: Callable[[], str]) -> str | PodName | None:
-    """Return a node by its name, a pod, None for this machine; raise a usage error for others."""
+    """Return the target: a node's name, a pod, or None for this node; raise a usage error."""
     from kube_rdma.model.late_binding import PodName
 
     kind, slash, name = text.partition("/")

@@ -83,11 +83,11 @@ class LazyGroup(click.Group):
             raise NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return names of kube-rdma's own commands and of those that other packages bring."""
+        """Return the names of all commands, also those of other packages."""
         return sorted({*COMMANDS, *(entry.name for entry in _of_others())})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command, or None when there is no such name."""
+        """Import and return the command of this name; None without one."""
         if cmd_name in COMMANDS:
             word = cmd_name.replace("-", "_")  # of a command's module, and of its function
             command = getattr(importlib.import_module(f"kube_rdma.cli.{word}"), word)
@@ -100,7 +100,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands with one line each, importing none of kube-rdma's own."""
+        """Write the list of commands for --help, without importing kube-rdma's own."""
         every = self.list_commands(ctx)
         widest = max(map(len, every))
         ours = {name for _, names, _ in GROUPS for name in names}
@@ -112,7 +112,7 @@ class LazyGroup(click.Group):
                     formatter.write_text(f"Example: {out.typed(example)}")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the exit codes of all commands."""
+        """Write the list of exit codes for --help."""
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(int(code)), text) for code, text in out.MEANINGS.items()])
 
@@ -157,7 +157,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command and turn what it raises into one sentence and an exit code."""
+    """Run the command; print its error as one sentence, and exit with a code."""
     stacks.register()
     gc.set_threshold(GARBAGE_AT_START)
     # Else Python looks for garbage thrice more, in all that ends with it.

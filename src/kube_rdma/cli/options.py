@@ -44,14 +44,14 @@ _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)")
 
 
 def flag_option(*names: str, **more: Any) -> Callable[[F], F]:
-    """Return an option without a value."""
+    """Return a click option without a value."""
     return click.option(*names, is_flag=True, **more)
 
 
 def text_option(
     *names: str, metavar: str = "NAME", default: str = "", **more: Any
 ) -> Callable[[F], F]:
-    """Return an option for a text; the default "" is not shown."""
+    """Return a click option for a text; an empty default is not shown."""
     shown = bool(default)
     return click.option(*names, metavar=metavar, default=default, show_default=shown, **more)
 
@@ -65,7 +65,7 @@ def path_option(
 
 
 def choice_option(*names: str, of: Iterable[str], **more: Any) -> Callable[[F], F]:
-    """Return an option for one of several words, whose default is shown.
+    """Return a click option for one of several words, whose default is shown.
 
     Of an enum the command gets a member.
     """
@@ -77,7 +77,7 @@ def choice_option(*names: str, of: Iterable[str], **more: Any) -> Callable[[F], 
 def number_option(
     *names: str, least: int, most: int | None = None, default: int | None = None, **more: Any
 ) -> Callable[[F], F]:
-    """Return an option for a whole number from `least` on; a default is shown."""
+    """Return a click option for a whole number from `least` on; a default is shown."""
     more |= {"type": click.IntRange(least, most), "show_default": default is not None}
     return click.option(*names, default=default, **more)
 
@@ -164,7 +164,7 @@ class ClusterOptions(Frozen):
 
 
 def duration(_: click.Context, __: click.Parameter, text: str) -> float:
-    """Return the seconds of 30s, 1m30s or a bare number, as kubectl reads them."""
+    """Return the seconds of a duration such as 30s, 1m30s or a bare number."""
     if text.isascii() and text.isdecimal() and len(text) < 10:
         return float(text)
     if text and not _DURATION.sub("", text):
@@ -279,7 +279,7 @@ def _taking(chosen: Sequence[Callable[..., Any]]) -> Decorator:
 
 
 def root_of_host() -> Path:
-    """Return the host's root: the agent's container has it mounted."""
+    """Return where the host's root is: mounted in the agent's container, else ``/``."""
     mounted = Path("/host")
     return mounted if (mounted / "etc").is_dir() else Path("/")
 
@@ -321,7 +321,7 @@ def log_options(command: F) -> F:
 def listen_address(
     text: str | None, option: str = "--metrics-address"
 ) -> tuple[str | None, int] | None:
-    """Return host and port of HOST:PORT, [HOST]:PORT or :PORT."""
+    """Return host and port of an address HOST:PORT, [HOST]:PORT or :PORT."""
     if text is None:
         return None
     host, colon, port = text.rpartition(":")

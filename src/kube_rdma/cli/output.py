@@ -46,7 +46,7 @@ def remember_output(context: click.Context, _: click.Parameter, value: str) -> s
 
 
 def output_option(formats: Sequence[str], purpose: str) -> Callable[[Command], Command]:
-    """Return the option -o of a command, whose default is the first of the formats."""
+    """Return the option -o of a command; the first format is the default."""
     return click.option(
         "-o",
         "--output",
@@ -71,7 +71,7 @@ HOME = "\x1b[H\x1b[J"  # to the top left of a terminal, and clear what is below
 
 
 def is_terminal() -> bool:
-    """Decide whether a person reads the output; stdout may be closed."""
+    """Decide whether stdout is a terminal; it may be closed."""
     return sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
 
 
@@ -106,7 +106,7 @@ def written(page: Page, *, wide: bool = False) -> str:
 
 
 def show_sentence(text: str) -> None:
-    """Print sentences, a line each; a terminal folds them."""
+    """Print sentences, one a line; fold them on a terminal."""
     from kube_rdma.lib.page import Sentence
 
     show((tuple(Sentence(line, "  ", loose=True) for line in text.split("\n")),))
@@ -137,7 +137,7 @@ def show_names(names: Iterable[str]) -> None:
 
 
 def document_text(document: object, output: str) -> str:
-    """Return the document in this format, in printable characters; YAML ends with its last line."""
+    """Return a document as JSON or YAML, in printable characters; YAML ends with a line end."""
     if output == "json":
         return json.dumps(document, indent=2).replace("\x7f", "\\u007f")  # all else it escapes
     import yaml
@@ -344,7 +344,10 @@ def typed(line: str) -> str:
 
 
 def examples(*lines: str) -> str:
-    """Return the `epilog` of a command; its first line keeps click from joining the others."""
+    """Return examples as a command's `epilog`.
+
+    Its first line keeps click from joining the others.
+    """
     return "\n".join(("\b", HEADING, *(f"  {typed(line)}" for line in lines)))
 
 
@@ -357,7 +360,7 @@ def command(*lines: str, name: str | None = None) -> Callable[[Command], click.C
 
 
 class ExitCode(IntEnum):
-    """Codes of all commands but `nccl-env`, which has those of the script that it runs."""
+    """The exit codes of all commands except `nccl-env`."""
 
     OK = 0
     PROBLEM = 1
@@ -394,7 +397,10 @@ def exit_code(error: KubeError | OSError) -> ExitCode:
 
 
 def error_document(error: KubeError | OSError) -> dict[str, object]:
-    """Return what `-o json` prints instead of a result; keys are added to, never renamed."""
+    """Return the JSON document that `-o json` prints for an error.
+
+    Keys are added to, never renamed.
+    """
     made: dict[str, object] = {"message": sentence(error), "exitCode": int(exit_code(error))}
     if isinstance(error, Refused):
         made |= {"problem": error.problem, "remedy": error.remedy, "where": error.where}

@@ -23,7 +23,7 @@ class RecordedNode(click.ParamType["SysfsRoot"]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> SysfsRoot:
-        """Return the tree that a survey is taken of; raise Refused for an unknown name."""
+        """Return the recorded tree of this name or folder; raise Refused for an unknown name."""
         from kube_rdma.hardware import machines
 
         path = Path(value)

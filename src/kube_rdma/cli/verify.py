@@ -38,7 +38,7 @@ _FILES_OF_MACOS = 10_240  # OPEN_MAX; setrlimit takes no more, although no limit
 
 
 class Participants(Frozen):
-    """The pods of a measurement and why others take no part."""
+    """The pods that a measurement runs between, and the unhealthy cards left out."""
 
     taking: Copies
     centre: str = ""  # of a star; the first pod if empty

@@ -28,7 +28,7 @@ _LATENCY_LIMIT = "--max-us"
 
 
 class VerifyOptions(Frozen):
-    """The options that both commands have."""
+    """The options that `verify pods` and `verify nodes` have in common."""
 
     run: verify.PerftestRun
     standard: verify.PairStandard
@@ -43,7 +43,7 @@ class VerifyOptions(Frozen):
 
 
 class PodOptions(Frozen):
-    """The pod that `verify nodes` starts: a manifest's, else one of a resource, with an image."""
+    """The options for the pod that `verify nodes` starts: a manifest, or resource and image."""
 
     filename: Path | None
     resource: str

@@ -39,7 +39,7 @@ _SAID = {
 
 
 class EvictionTiming(Frozen):
-    """Seconds between two rounds; `clock` is the wall clock, as agents write its time."""
+    """The seconds between two rounds of evictions, and the wall clock."""
 
     every: float = 10.0
     clock: Callable[[], float] = time.time
@@ -68,7 +68,7 @@ class Evictions:
             await asyncio.sleep(self._pace.every)
 
     async def round(self) -> int:
-        """Evict as many pods as one round may; return their number. Raise KubeError."""
+        """Evict as many pods as one round may; return how many. Raise KubeError."""
         now = self._pace.clock()
         pods = await self._restarts.pods()
         asked = [(pod, request) for pod in pods if (request := request_of(pod))]
@@ -89,7 +89,7 @@ class Evictions:
     async def _evict(
         self, pod: PodState, request: RestartRequest, about: About, fault: str
     ) -> bool:
-        """Evict a pod; return False when the API server refuses it now, or for a `fault`."""
+        """Evict a pod; return False if the API server refuses now, or the request has a `fault`."""
         if fault:
             return self._events.failed(about, fault)
         try:

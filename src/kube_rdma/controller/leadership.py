@@ -86,12 +86,18 @@ class ElectionLease:
         self._stored: Stored[ElectionRecord, None] | None = None
 
     async def read(self) -> ElectionRecord | None:
-        """Return the record now, None when there is none; raise as `Cluster.get`."""
+        """Return the election's record in the Lease; None without the object.
+
+        Raise as `Cluster.get`.
+        """
         self._stored = await self._cluster.get(ELECTION, self.name, self.namespace)
         return self._stored.spec if self._stored else None
 
     async def write(self, record: ElectionRecord) -> bool:
-        """Write the record; return False if another copy was quicker. Raise as Cluster.replace."""
+        """Write the election's record; return False if another copy wrote first.
+
+        Raise as Cluster.replace.
+        """
         try:
             if self._stored is None:
                 wanted = Wanted(self.name, self.namespace, record)
@@ -174,11 +180,11 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """Return whether this copy leads now, so that its work is done."""
+        """Return whether this copy of the controller leads now."""
         return self._working
 
     def unread(self) -> tuple[str, ...]:
-        """Return why this copy cannot take part in the election now, as a sentence."""
+        """Return why this copy cannot take part in the election, as a sentence; or none."""
         return (self._unread,) if self._unread else ()
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -198,7 +204,7 @@ class Leadership:
             await self._release()
 
     async def _try(self) -> bool:
-        """Return whether this copy has the Lease after one more look; a failure is logged once."""
+        """Try to get the Lease; return whether this copy has it. Log a failure once."""
         try:
             record = await self._lease.read()
             self._unread, now = "", self._clock()

@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 class WebhookService(msgspec.Struct, frozen=True):
-    """The service behind a webhook; empty where it has a URL."""
+    """The Service that a webhook configuration names; empty if it has a URL."""
 
     namespace: str = ""
     name: str = ""
@@ -45,7 +45,7 @@ class _ClientConfig(msgspec.Struct, frozen=True):
 
 
 class Webhook(msgspec.Struct, frozen=True, rename="camel"):
-    """One webhook of a configuration."""
+    """One webhook in an admission webhook configuration."""
 
     client_config: _ClientConfig = msgspec.field(default_factory=_ClientConfig)
 
@@ -106,7 +106,10 @@ class Retirement(Frozen):
 
 
 async def retire_drivers(cluster: Cluster, namespace: str) -> None:
-    """Raise Refused while the namespace has drivers of a policy; needs the verb list of both."""
+    """Raise Refused while drivers of a policy run in the namespace.
+
+    Needs the verb list of DaemonSets and pods.
+    """
     names = f"{ComponentName.DRIVER},{ComponentName.PEER_DRIVER}"
     where = Where(namespace=namespace, labels=f"{COMPONENT_LABEL} in ({names})")
     daemon_sets = await cluster.list(DAEMON_SET, where)
@@ -117,7 +120,7 @@ async def retire_drivers(cluster: Cluster, namespace: str) -> None:
 
 
 async def retire_webhook(cluster: Cluster, namespace: str, fullname: str = "") -> None:
-    """Delete the configurations of this installation's former webhook, which is not served.
+    """Delete the webhook configurations that an earlier version of this installation left.
 
     Its Secret is owned by one of them, so Kubernetes deletes it too. Needs the verbs get and delete
     of both by name, which the roles of an older chart do not have: then the log says so. Another

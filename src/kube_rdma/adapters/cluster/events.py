@@ -182,7 +182,7 @@ class Events:
         line.due = self._now() + _REPEAT
 
     async def _with_uid(self, about: About) -> About:
-        """Return the object with its uid; `kubectl describe` shows only Events that carry it."""
+        """Return the reference with the pod's uid; without it `kubectl describe` shows no Event."""
         if about.uid or about.kind != POD.kind:
             return about
         with suppress(Refused):  # without the right to read pods the Event is written all the same

@@ -26,7 +26,7 @@ _MEMLOCK = re.compile(r"Max locked memory\s+(unlimited|[0-9]{1,20})\s")
 
 
 def read_modules(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> tuple[str, ...]:
-    """Return modules that are loaded, and built-in ones that sysfs shows; raise Unavailable.
+    """Return the names of kernel modules, loaded or visible as built in; raise Unavailable.
 
     A built-in module without parameters shows nowhere, so its absence here proves little.
     """
@@ -96,7 +96,7 @@ def variables(pid: int, proc: Path = Path("/proc")) -> tuple[tuple[str, str], ..
 
 
 def pinned(pid: int, proc: Path = Path("/proc")) -> int:
-    """Return the bytes of memory that a process has pinned, as verbs do; raise Unavailable."""
+    """Return how many bytes of memory a process has pinned (VmPin); raise Unavailable."""
     for line in _read(proc / str(pid) / "status").splitlines():
         if match := _PINNED.fullmatch(line):
             return int(match[1]) * 1024
@@ -112,7 +112,7 @@ def program(pid: int, proc: Path = Path("/proc")) -> str:
 
 
 def processes_of(uid: str, proc: Path = Path("/proc")) -> dict[str, tuple[int, ...]]:
-    """Return the processes of the pod with this uid by container id, the lowest first.
+    """Return the process ids of a pod's containers, by container id.
 
     Without the host's process namespace there are none.
     """

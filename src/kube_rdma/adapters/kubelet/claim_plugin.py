@@ -52,7 +52,7 @@ LONGEST_MESSAGE = 1024  # bytes, ResourceHealthMessageMaxLength of core/v1: the 
 
 
 class ClaimHealth:
-    """The health of one driver's devices as it is now."""
+    """The present health of one driver's devices, for the kubelet's streams."""
 
     def __init__(
         self, clock: Callable[[], float] = time.time, repeat: float = REPEAT_SECONDS
@@ -71,7 +71,7 @@ class ClaimHealth:
             self._changed = asyncio.Event()
 
     def services(self, driver: str) -> tuple[_V1, _V1Alpha1]:
-        """Return the services for the driver's socket."""
+        """Return the gRPC services that are served on the driver's socket."""
         return _V1(driver, self), _V1Alpha1(driver, self)
 
     async def send(self, stream: Stream[Any, Any], wire: ModuleType) -> None:
@@ -123,7 +123,7 @@ class _V1Alpha1(_HealthService, V1Alpha1Base):
 
 
 def shortened(message: str) -> str:
-    """Return the message within what the kubelet keeps, cut between characters."""
+    """Return a message cut to the length that the kubelet keeps, between characters."""
     content = message.encode()
     if len(content) <= LONGEST_MESSAGE:
         return message
@@ -146,7 +146,7 @@ class ClaimHandlers(Frozen):
 
 
 class ClaimPlugin:
-    """One driver on one node; `folder` is the kubelet's plugins_registry.
+    """The server of one DRA driver on one node; `folder` is the kubelet's plugins_registry.
 
     Without `health` the kubelet gets no health of devices.
     """
@@ -164,7 +164,7 @@ class ClaimPlugin:
         )
 
     async def run(self) -> None:
-        """Serve until cancelled, then remove the socket; raise Refused where it cannot be made."""
+        """Serve the kubelet until cancelled, then remove the socket; raise Refused if it fails."""
         clock = asyncio.get_running_loop().time
         failures = 0
         while True:
@@ -208,7 +208,7 @@ class _ClaimService(DRAPluginBase):
     async def NodePrepareResources(  # noqa: N802
         self, stream: Stream[pb.NodePrepareResourcesRequest, pb.NodePrepareResourcesResponse]
     ) -> None:
-        """Prepare each claim; one that fails holds up no other."""
+        """Prepare each claim of the call; a failed one does not affect the others."""
         request = await self._requests.receive(stream)
         answer = pb.NodePrepareResourcesResponse()
         for claim in request.claims:
@@ -223,7 +223,7 @@ class _ClaimService(DRAPluginBase):
     async def NodeUnprepareResources(  # noqa: N802
         self, stream: Stream[pb.NodeUnprepareResourcesRequest, pb.NodeUnprepareResourcesResponse]
     ) -> None:
-        """Give back what claims held; each claim has an entry in the answer."""
+        """Unprepare each claim of the call, and answer for each one."""
         request = await self._requests.receive(stream)
         answer = pb.NodeUnprepareResourcesResponse()
         for claim in request.claims:

@@ -88,7 +88,7 @@ def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Raise a KubeError of the block as a gRPC error; the message stays the sentence."""
+    """Raise a gRPC error in place of a KubeError of the block, with the same sentence."""
     try:
         yield
     except KubeError as error:
@@ -198,7 +198,7 @@ class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
     async def Allocate(  # noqa: N802
         self, stream: Stream[pb.AllocateRequest, pb.AllocateResponse]
     ) -> None:
-        """Answer each container of the request, or refuse all with the sentence of the first."""
+        """Answer for each container of the request, or refuse all with the first one's error."""
         request = await self._requests.receive(stream)
         answer = pb.AllocateResponse()
         for container in request.container_requests:
@@ -210,7 +210,7 @@ class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
     async def GetPreferredAllocation(  # noqa: N802
         self, stream: Stream[pb.PreferredAllocationRequest, pb.PreferredAllocationResponse]
     ) -> None:
-        """Say for each container which of the available shares it should get."""
+        """Answer for each container which of the available shares it should get."""
         request = await self._requests.receive(stream)
         if self._handlers.prefer is None:
             raise _not_offered("GetPreferredAllocation")
@@ -229,7 +229,7 @@ class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
     async def PreStartContainer(  # noqa: N802
         self, stream: Stream[pb.PreStartContainerRequest, pb.PreStartContainerResponse]
     ) -> None:
-        """Let the container that holds these shares start, or say why it cannot yet.
+        """Let the container with these shares start, or answer why it cannot yet.
 
         The kubelet asks before every start, tells no pod, and tries a refused one again.
         """
@@ -263,7 +263,7 @@ class _RunningServer(Frozen):
 
 
 class PluginServer(ABC):
-    """One resource of this node. `run` serves it; `publish` replaces its offer."""
+    """The server of one resource of this node. `run` serves it; `publish` replaces its offer."""
 
     def __init__(self, directory: Path, offer: Offer, handlers: PluginHandlers) -> None:
         # A domain has no underscore, so no two resources share a socket.
@@ -289,7 +289,7 @@ class PluginServer(ABC):
 
     @property
     def is_registered(self) -> bool:
-        """Return whether the kubelet has the resource, as far as this side knows."""
+        """Return whether the kubelet has registered the resource, as far as is known."""
         return self._running is not None and self._running is self._introduced and not self._lost
 
     def publish(self, offer: Offer, *, again: bool = False) -> None:
@@ -305,7 +305,7 @@ class PluginServer(ABC):
             self.register_again()
 
     def register_again(self) -> None:
-        """Register with the kubelet again, for it does not have what it was sent."""
+        """Plan a new registration with the kubelet, which lost the last offer."""
         self._anew = True
         self._wake.set()
 
@@ -331,7 +331,7 @@ class PluginServer(ABC):
                     await self._end()
 
     def _watched_names(self) -> Sequence[str]:
-        """Return the files of the directory whose coming and going wakes it."""
+        """Return the names of files whose creation or removal has to wake the server."""
         return (self._socket.name,)
 
     @abstractmethod
@@ -409,7 +409,7 @@ _REGISTER_SECONDS = 15.0  # the kubelet dials back within this call, for up to 1
 
 
 class DevicePlugin(PluginServer):
-    """One resource of this node, registered by a call to the kubelet."""
+    """A server of one resource that registers itself by a call to the kubelet."""
 
     def __init__(self, directory: Path, offer: Offer, handlers: PluginHandlers) -> None:
         super().__init__(directory, offer, handlers)
@@ -479,7 +479,7 @@ TYPE = "DevicePlugin"  # what the kubelet calls plugins of this kind
 
 
 class WatchedPlugin(PluginServer):
-    """One resource of this node, registered by a socket that the kubelet finds."""
+    """A server of one resource that the kubelet finds by its socket."""
 
     async def _settle(self) -> float | None:
         await self._mind_the_socket()

@@ -89,9 +89,10 @@ class Folders(Frozen):
 
 
 def find_folders(roots: Sequence[Path] = KNOWN, host: Path = Path("/")) -> Folders:
-    """Return the folders below the first of `roots` that has them, FIXED being the last.
+    """Return the kubelet's folders below the first root that has them.
 
-    `host` is where the host's root is mounted. Raise Refused when there is no device-plugins.
+    FIXED is the last root. `host` is where the host's root is mounted. Raise Refused when there is
+    no device-plugins.
     """
     # Joined as text: a path that begins with / would replace `host`.
     places = [host / str(root).lstrip("/") for root in dict.fromkeys((*roots, FIXED))]
@@ -156,13 +157,13 @@ class _Checkpoint(Frozen, rename="pascal"):
 
 
 class DeviceCheckpoint:
-    """The record of the kubelet whose folder of device plugins this is."""
+    """A reader of the kubelet's checkpoint of device allocations."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
 
     def read(self) -> tuple[RecordedGrant, ...]:
-        """Return the grants in the record; nothing where no kubelet has written yet.
+        """Return the allocations in the checkpoint; none if no kubelet has written it yet.
 
         It blocks. Raise Unavailable where the record cannot be read.
         """
@@ -190,7 +191,7 @@ _LONGEST = 1 << 20
 
 
 def topology_policy(roots: tuple[Path, ...]) -> str:
-    """Return the policy of the first root that has a config.yaml; "" without any."""
+    """Return the kubelet's topology policy in config.yaml; "" without the file."""
     for root in roots:
         try:
             with (root / "config.yaml").open("rb") as file:

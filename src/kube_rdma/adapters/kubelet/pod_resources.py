@@ -29,7 +29,7 @@ _SECONDS = 10.0  # a busy node took 0.8 s to answer
 
 
 class PodResources:
-    """The kubelet's socket ``<root>/pod-resources/kubelet.sock``.
+    """A client of the kubelet's pod-resources API.
 
     Each call makes its own connection, but for those inside of `connected`; a restart of the
     kubelet needs no attention in either case. Nothing bounds an answer, as the kubelet's own
@@ -42,7 +42,7 @@ class PodResources:
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Keep one connection for all calls in the block, which has to be in the running loop."""
+        """Keep one connection open for all calls in the block, on the running loop."""
         self._line = RpcConnection(self._socket)
         try:
             yield
@@ -51,7 +51,7 @@ class PodResources:
             self._line = None
 
     async def holdings(self) -> tuple[Holding, ...]:
-        """Return what every container holds, in the kubelet's order; raise Unavailable.
+        """Return the devices that each container holds, in the kubelet's order; raise Unavailable.
 
         Since Kubernetes 1.34 only active pods are listed (KubeletPodResourcesListUseActivePods),
         before that also pods that have ended, with shares that others may hold by now. Init
@@ -60,7 +60,7 @@ class PodResources:
         return (await self.all_held()).shares
 
     async def all_held(self) -> NodeHoldings:
-        """Return the holdings with what containers hold by claims, listed since Kubernetes 1.27.
+        """Return the devices that containers hold, by device plugins and by claims.
 
         On by default since 1.34 (KubeletPodResourcesDynamicResources).
         """
@@ -75,10 +75,10 @@ class PodResources:
         )
 
     async def holdings_of(self, namespace: str, pod: str) -> tuple[Holding, ...]:
-        """Return what the containers of a pod hold, () for an unknown pod; raise Unavailable.
+        """Return the devices that a pod's containers hold, () for an unknown pod.
 
-        Get is there since Kubernetes 1.27 and on by default since 1.34; without it all pods are
-        listed.
+        Raise Unavailable. Get is there since Kubernetes 1.27 and on by default since 1.34; without
+        it all pods are listed.
         """
         request = pb.GetPodResourcesRequest(pod_name=pod, pod_namespace=namespace)
         with self._unavailable():

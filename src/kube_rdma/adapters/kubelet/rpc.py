@@ -41,7 +41,7 @@ class Requests:
         self._notices = Notices()
 
     async def receive(self, stream: Stream[Request, Answer]) -> Request:
-        """Return the request of this call; raise GRPCError when none can be read."""
+        """Return the request of a gRPC call; raise GRPCError if it cannot be read."""
         try:
             return await _receive(stream)
         except GRPCError as error:

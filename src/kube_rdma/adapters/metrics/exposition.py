@@ -79,7 +79,7 @@ class _Collected(Collector):
         self._values = values
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families with their samples."""
+        """Yield the metric families with their samples."""
         metrics: dict[str, Metric] = {}
         for value in self._values:
             metric = metrics.get(value.family.name)

@@ -47,7 +47,7 @@ class CdiFolder:
         self._seen: dict[Identity, float] = {}
 
     def write(self, binding: Binding, edits: Edits) -> None:
-        """Write the file of a binding; nothing happens when it is there with this content.
+        """Write the CDI file of a binding, unless it exists with this content.
 
         Raise Refused for a name that no file can have, Broken when it is there with other content,
         Unavailable when the folder cannot be written.
@@ -84,7 +84,7 @@ class CdiFolder:
         return self._renew(target, document(*devices)) if devices else self.remove_claim(uid)
 
     def remove_claim(self, uid: str) -> bool:
-        """Remove the file of a claim; True when there was one. Raise as `write_claim`."""
+        """Remove the CDI file of a claim; return whether it existed. Raise as `write_claim`."""
         path = self._claim_file(uid)
         with self._needed(path, "removed"), suppress(FileNotFoundError, NotADirectoryError):
             path.unlink()
@@ -92,7 +92,7 @@ class CdiFolder:
         return False
 
     def claims(self) -> tuple[str, ...]:
-        """Return the uids of the claims that have a file; raise Unavailable."""
+        """Return the uids of all claims that have a CDI file; raise Unavailable."""
         return tuple(
             name.removeprefix(_CLAIM).removesuffix(_ENDING)
             for name in (path.name for path in self._listed())
@@ -164,7 +164,7 @@ class CdiFolder:
 
 
 def file_name(container: ContainerId, nonce: Nonce) -> str:
-    """Return `kube-rdma-<container>-<nonce>.json`; raise Refused for ids that no file can have."""
+    """Return `kube-rdma-<container>-<nonce>.json`; raise Refused for invalid ids."""
     if not (_CONTAINER.fullmatch(container) and _NONCE.fullmatch(nonce)):
         raise Refused(
             f"no CDI file can be named after container {container[:60]!r}, nonce {nonce[:60]!r}",

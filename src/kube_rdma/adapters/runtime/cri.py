@@ -37,7 +37,7 @@ def find_socket(candidates: Sequence[Path] = SOCKETS) -> Path:
 
 
 async def read_runtime(socket: Path) -> Runtime:
-    """Return what the runtime on this socket says of itself; raise Unavailable.
+    """Return the name, version and settings of the runtime on this socket; raise Unavailable.
 
     containerd prints its CRI configuration (internal/cri/server/status.go) and, before
     2.4, enableCDI in it, and the folders in which it looks for CNI. CRI-O prints none of it.
@@ -63,7 +63,7 @@ def runtime(name: str, version: str, info: Mapping[str, str]) -> Runtime:
 
 
 async def read_sandboxes(socket: Path) -> tuple[PodSandbox, ...]:
-    """Return every sandbox that the runtime has; raise Unavailable when it does not say.
+    """Return all sandboxes of the runtime; raise Unavailable without an answer.
 
     A sandbox is listed as ready only after its CNI ADD was answered: containerd puts it into its
     store then (internal/cri/server/sandbox_run.go). Until then it is not listed at all.
@@ -98,7 +98,7 @@ async def read_netns(socket: Path, container: ContainerId) -> str:
 
 
 async def read_container(socket: Path, container: ContainerId) -> MadeContainer:
-    """Return what a container was made with; raise Unavailable when the runtime does not say.
+    """Return variables, device files and mounts of a container; raise Unavailable.
 
     Both containerd and CRI-O print the OCI spec of a container, after CDI has changed it.
     """
@@ -130,7 +130,7 @@ def made_container(info: Mapping[str, str]) -> MadeContainer | None:
 
 
 def netns(info: Mapping[str, str]) -> str | None:
-    """Return the namespace's path that `info` of a sandbox has; None without namespaces."""
+    """Return the network namespace's path in `info` of a sandbox; None without namespaces."""
     spec = _part(_document(info, "info"), "runtimeSpec")
     spaces = _part(spec, "linux").get("namespaces")
     if not isinstance(spaces, list):

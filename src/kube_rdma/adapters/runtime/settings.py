@@ -28,7 +28,7 @@ class SettingsFolder:
         self.path = path
 
     def write(self, container: ContainerId, nonce: Nonce, files: Mapping[str, str]) -> Path:
-        """Write these files by name, and nccl_env.sh; return their folder. Raise Unavailable."""
+        """Write settings files by name, and nccl_env.sh; return their folder. Raise Unavailable."""
         folder = self._of(container, nonce)
         with _needed(self.path, folder, "written"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -48,17 +48,18 @@ class SettingsFolder:
 
 
 class PodSettings:
-    """A folder for each container that holds devices by claims, below one for each sandbox.
+    """The folder of settings files for containers that hold devices by claims.
 
-    A claim's CDI device may be in several pods, so the shim finds the container's own folder by
-    what the runtime passes to it (shim/settings.c).
+    It has a subfolder for each container, below one for each sandbox. A claim's CDI device may be
+    in several pods, so the shim finds the container's own folder by what the runtime passes to it
+    (shim/settings.c).
     """
 
     def __init__(self, path: Path = SETTINGS_FOLDER / "claims") -> None:
         self.path = path
 
     def write(self, sandbox: ContainerId, name: str, files: Mapping[str, str]) -> None:
-        """Write these files for the container of this name, and no others; raise Unavailable."""
+        """Write these settings files for a container, and remove its others; raise Unavailable."""
         folder = self.path / sandbox / name
         with _needed(self.path, folder, "written"):
             _clear(folder)
@@ -67,14 +68,14 @@ class PodSettings:
                 _fill(folder, files)
 
     def remove(self, sandbox: ContainerId | None = None) -> None:
-        """Remove the files of a sandbox (None: of all), none is no error; raise Unavailable."""
+        """Remove the settings files of a sandbox (None: of all), if any; raise Unavailable."""
         folder = self.path / sandbox if sandbox else self.path
         with _needed(self.path, folder, "removed"):
             _clear(folder)
 
 
 class ClaimFiles:
-    """Files that containers see by a claim's CDI device; each is whole at any moment."""
+    """The folder of files that containers see by a claim's CDI device, written atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -104,7 +105,7 @@ class Shelf:
         self._mode = mode
 
     def put(self, name: str, files: Mapping[str, str]) -> Path:
-        """Return the folder with these files and nccl_env.sh, equal ones untouched.
+        """Write settings files and nccl_env.sh into a folder, if they differ; return the folder.
 
         Raise Unavailable when it cannot be written.
         """
@@ -118,13 +119,13 @@ class Shelf:
         return folder
 
     def names(self) -> tuple[str, ...]:
-        """Return the folders that are there; raise Unavailable when they cannot be listed."""
+        """Return the names of all subfolders; raise Unavailable when they cannot be listed."""
         with _needed(self._path, self._path, "listed"), suppress(FileNotFoundError):
             return tuple(sorted(each.name for each in self._path.iterdir() if each.is_dir()))
         return ()
 
     def folder(self, name: str) -> Path:
-        """Return the path of the folder of this name."""
+        """Return the path of the subfolder of this name."""
         return self._path / name
 
 

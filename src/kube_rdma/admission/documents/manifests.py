@@ -104,7 +104,7 @@ class PodParts(Frozen):
     custom: Path = ()  # of resources elsewhere, whose devices stand in fields `custom`
 
     def place_of(self, path: Path) -> Path:
-        """Return the path in the object of a field of the pod."""
+        """Return the path in the whole object of a field of the pod."""
         if path[:1] == ("metadata",):
             return (*self.metadata, *path[1:])
         inside = path[1:]
@@ -149,23 +149,23 @@ class PodSection(Document):
 
     @property
     def copies(self) -> int:
-        """Return how many pods of a template the object wants at a time."""
+        """Return how many pods the object makes of its template at a time."""
         around = section(self.object, self.parts.spec[:-2]).value
         fields = around if isinstance(around, dict) and "template" in self.parts.spec[-2:] else {}
         counts = (fields.get(name) for name in ("replicas", "parallelism"))
         return max((1, *(one for one in counts if isinstance(one, int))))
 
     def where(self, path: Path, *, key: bool = False) -> str:
-        """Return file, line and column of a field, as in the whole text."""
+        """Return file, line and column of a pod's field, in the whole text."""
         return self.object.where(self.parts.place_of(path), key=key)
 
     def place(self, path: Path, *, key: bool = False) -> TextPosition:
-        """Return line and column of a field, as in the whole text."""
+        """Return line and column of a pod's field, in the whole text."""
         return self.object.place(self.parts.place_of(path), key=key)
 
 
 def pods(manifest: Manifest) -> Iterator[PodSection]:
-    """Yield the pods of an object; raise Refused where it has to have one and has none."""
+    """Yield the pods in an object; raise Refused if its kind must have one and it has none."""
     document = manifest.document
     base = _OWN.get((manifest.group, manifest.kind))
     if base is None and manifest.group.endswith(_OF_PATTERNS):
@@ -191,12 +191,12 @@ def is_own(manifest: Manifest) -> bool:
 
 
 def copies_annotations(manifest: Manifest) -> bool:
-    """Decide whether the pods of an object get the annotations of the object itself."""
+    """Decide whether an object's pods get the object's own annotations."""
     return (manifest.group, manifest.kind) in {("", "Pod"), *_TO_PODS}
 
 
 def annotations_above(manifest: Manifest, parts: Sequence[PodSection]) -> Iterator[AnnotationAbove]:
-    """Yield the annotations at the objects around the pods of one, from the outermost on."""
+    """Yield the annotations at objects around the pods in an object, outermost first."""
     seen: set[Path] = set()
     for part in parts:
         path = part.parts.spec
@@ -212,7 +212,7 @@ def annotations_above(manifest: Manifest, parts: Sequence[PodSection]) -> Iterat
 
 
 class _Search:
-    """A walk through an object, in the order of its text."""
+    """A search for pods in an object, in the order of its text."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._document = manifest.document
@@ -304,7 +304,7 @@ def _is_spec(value: Mapping[str, Value]) -> bool:
 
 
 def _devices(resources: Value) -> Value:
-    """Return the amounts of devices as a container has them, of a service of Dynamo.
+    """Return a Dynamo service's amounts of devices in the form of a container's resources.
 
     See ai-dynamo/dynamo deploy/cloud/operator api/dynamo/common, ResourceItem.Custom.
     """

@@ -39,7 +39,7 @@ _DIGITS = 15  # nobody has more of a resource, and a longer number would cost
 
 
 class PartialObject(Typed):
-    """An object of Kubernetes of which some fields are read. Null means absent."""
+    """The base of Kubernetes objects of which only some fields are read; null means absent."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
@@ -148,7 +148,7 @@ class ClaimTemplate(PartialObject):
 
 
 class VolumeSource(PartialObject):
-    """The fields of the sources of a volume that a rule looks at; each source has some of them."""
+    """The fields of a volume's source that rules need; each kind of source has some of them."""
 
     claim_name: str = ""  # of persistentVolumeClaim
     driver: str = ""  # of csi and flexVolume
@@ -157,7 +157,7 @@ class VolumeSource(PartialObject):
 
 
 class PodVolume(PartialObject):
-    """A volume by the sources that a rule looks at."""
+    """A volume of a pod, with the sources that rules need."""
 
     name: str = ""
     persistent_volume_claim: VolumeSource = VolumeSource.model_construct()
@@ -279,7 +279,7 @@ def load(document: Document, namespace: str = "", name: str = "") -> admission.P
 
 
 def _claim(entry: Mapping[str, Any], number: int) -> admission.PodClaim:
-    """Return an entry of resourceClaims; `source` was around its name until Kubernetes 1.30."""
+    """Return an entry of resourceClaims in its present form, without the old field `source`."""
     source = entry.get("source")
     named, below = (
         tuple(f"{key}: {fields[key]}" for key in _CLAIM_NAMES if fields.get(key))
@@ -374,7 +374,7 @@ def _networks(
 
 
 def _no_json(text: str, path: FieldPath) -> Iterator[Finding]:
-    """Yield a warning of a list that kube-rdma reads and Multus does not.
+    """Yield a warning for a list of networks that kube-rdma reads and Multus does not.
 
     Multus takes every text with one of these signs for JSON: multus-cni@v4.2 pkg/k8sclient,
     parsePodNetworkAnnotation.

@@ -23,7 +23,7 @@ _OTHERS = ("dra.net", "gpu.nvidia.com", "gpu.intel.com", "gpu.amd.com")  # known
 
 
 def pod_claims(review: PodReview) -> Iterator[Finding]:
-    """Refuse entries of resourceClaims that have not one name, and names that no entry has.
+    """Refuse a pod's resourceClaims without exactly one claim name, and uses of missing entries.
 
     See kubernetes@v1.34 pkg/apis/core/validation, ValidatePodResourceClaims and
     validateContainerResourceClaims; `source` went with 1.31 (staging/src/k8s.io/api/core/v1).
@@ -51,7 +51,7 @@ def pod_claims(review: PodReview) -> Iterator[Finding]:
 
 
 class ClaimSelector(Frozen):
-    """A CEL expression of a request or class, its place, and the class of the request."""
+    """A CEL selector of a claim or class, with its place and the device class."""
 
     expression: str
     where: str
@@ -61,7 +61,7 @@ class ClaimSelector(Frozen):
 def foreign_selectors(
     selectors: Iterable[ClaimSelector], classes: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Warn of selectors that read attributes of another driver than that of the class.
+    """Warn of CEL selectors that read attributes of another driver than their class selects.
 
     Such a device has no attribute of that domain, so the expression fails with "no such key"
     (k8s.io/dynamic-resource-allocation cel/compile.go). A driver may have several domains, so only

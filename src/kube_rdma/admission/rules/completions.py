@@ -37,7 +37,7 @@ _SIZE = re.compile(r"[1-9][0-9]{0,11}(?:[kMGTP]|[KMGTP]i)?")
 
 
 class CompletionChoice(Frozen):
-    """The parts that a pod's annotation asks for; `wrong` are words without a meaning."""
+    """The completions that a pod's annotation asks for; `wrong` has its unknown words."""
 
     parts: tuple[Completes, ...]
     shm_size: str
@@ -45,7 +45,7 @@ class CompletionChoice(Frozen):
 
 
 def wanted(template: PodTemplate, settings: AdmissionSettings) -> CompletionChoice:
-    """Return what is to be completed: by the pod's annotation, else by the administrator."""
+    """Return the completions to make: those of the pod's annotation, else the administrator's."""
     text = dict(template.annotations).get(COMPLETE)
     if text is None:
         return CompletionChoice(settings.completes, settings.shm_size)
@@ -63,7 +63,7 @@ def wanted(template: PodTemplate, settings: AdmissionSettings) -> CompletionChoi
 
 
 def wrong_words(review: PodReview) -> Iterator[Finding]:
-    """Yield a finding for each word of the annotation without a meaning."""
+    """Yield a finding for each unknown word in the annotation."""
     for word in wanted(review.pod, review.settings).wrong:
         yield Finding.of(
             "complete",
@@ -96,7 +96,7 @@ def completions(
 
 
 def _ipc_lock(container: ContainerTemplate) -> Iterator[Completion]:
-    """Yield IPC_LOCK where it has an effect: not for another user than root."""
+    """Yield the addition of IPC_LOCK to a container that runs as root."""
     has = container.privileged or {_LOCK, "CAP_IPC_LOCK", "ALL"} & {*container.added}
     declined = {_LOCK, "CAP_IPC_LOCK", "ALL"} & {*container.dropped}
     if not has and not declined and not container.own_user:

@@ -46,7 +46,7 @@ _FOR_PODS = (
 
 
 def networks_on_host(review: PodReview) -> Iterator[Finding]:
-    """Warn of networks of a pod with hostNetwork, for which the kubelet calls no CNI plugin.
+    """Warn of networks of a pod with hostNetwork, which gets none of them.
 
     attach/rules/requests refuses it where the agent is asked nevertheless.
     """
@@ -64,7 +64,7 @@ def networks_on_host(review: PodReview) -> Iterator[Finding]:
 
 
 def sandboxed(review: PodReview) -> Iterator[Finding]:
-    """Warn of shares of a pod in a virtual machine, or above a kernel of its own.
+    """Warn of RDMA shares in a pod that runs in a virtual machine or on its own kernel.
 
     Kata gives a guest PCI devices by VFIO (kata-containers docs/use-cases/using-SRIOV-and-kata.md);
     gVisor passes verbs on where runsc runs with --rdmaproxy (google/gvisor#13779, 2026-07).
@@ -90,7 +90,7 @@ def sandboxed(review: PodReview) -> Iterator[Finding]:
 
 
 def requests(review: PodReview) -> Iterator[Finding]:
-    """Refuse a request of an extended resource that differs from its limit, as Kubernetes does.
+    """Refuse a request for an extended resource that differs from its limit.
 
     See kubernetes@v1.34 pkg/apis/core/validation, ValidateContainerResourceRequirements.
     """
@@ -108,7 +108,7 @@ def requests(review: PodReview) -> Iterator[Finding]:
 
 
 def init_alone(review: PodReview) -> Iterator[Finding]:
-    """Warn of shares that end with an init container: no other container has a device then.
+    """Warn of shares that only an init container asks for: no other container gets a device.
 
     The kubelet's device manager gives devices to containers, not to pods; a privileged one has all.
     """
@@ -124,7 +124,7 @@ def init_alone(review: PodReview) -> Iterator[Finding]:
 
 
 def hiding_volume(review: PodReview) -> Iterator[Finding]:
-    """Warn of the host's device files in a container whose share opens some of them."""
+    """Warn of a volume of the host's device files beside a share, which opens only some of them."""
     at_host = {one.name: one for one in review.pod.volumes if one.host_path.rstrip("/") in _FILES}
     for container, ask in review.shares:
         for name, place in container.mounts if not container.privileged else ():
@@ -293,7 +293,7 @@ def _mode_in(modes: Sequence[Mode], review: PodReview) -> Mode | None:
 
 
 def _is_vepfs(volume: VolumeTemplate, review: PodReview) -> bool:
-    """Decide by driver, class and folder of a volume, or those of the claim that it names."""
+    """Decide whether a volume is vePFS, by driver, class and folder, or those of its claim."""
     drivers, classes = [volume.driver], [volume.storage_class]
     for claim in review.facts.claims if volume.claim else ():
         if (claim.namespace, claim.name) == (review.pod.namespace, volume.claim):

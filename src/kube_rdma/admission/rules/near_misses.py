@@ -86,7 +86,7 @@ def misspelt(keys: Collection[str]) -> Iterator[tuple[str, str]]:
 
 
 def unread_annotation(review: PodReview) -> Iterator[Finding]:
-    """Warn of an annotation whose name is nearly one that is read."""
+    """Warn of an annotation whose name is close to one that is read."""
     for key, meant in misspelt(dict(review.pod.annotations)):
         yield Finding.of(
             "annotation-name",
@@ -125,7 +125,7 @@ def _meant(name: str, alike: Sequence[str], names: Collection[str]) -> str:
 
 
 def are_alike(first: str, second: str) -> bool:
-    """Decide whether prefix or name is the same in both, and the other part nearly so."""
+    """Decide whether two names are alike: one part equal, the other nearly so."""
     (prefix, _, name), (other_prefix, _, other_name) = first.partition("/"), second.partition("/")
     if prefix == other_prefix:
         return _is_like(name, other_name)

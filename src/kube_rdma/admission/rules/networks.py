@@ -44,7 +44,7 @@ def unreadable(template: PodTemplate) -> Iterator[Finding]:
 
 
 def block_count(review: PodReview) -> Iterator[Finding]:
-    """Refuse another number of blocks than of cards, as attaching the network would."""
+    """Refuse pod-networks blocks whose number differs from that of the cards."""
     if not review.pod.whole:
         return
     resource = review.settings.counted
@@ -73,7 +73,7 @@ def block_count(review: PodReview) -> Iterator[Finding]:
 
 
 def network_shares(review: PodReview) -> Iterator[Finding]:
-    """Refuse a network that is tied to a resource of which the pod asks for no share."""
+    """Refuse a network for a resource of which the pod asks for no share."""
     if not review.pod.whole:
         return
     asks = tuple((ask, network_of(ask, review)) for ask in review.pod.networks)
@@ -93,7 +93,7 @@ def network_shares(review: PodReview) -> Iterator[Finding]:
 
 
 def isolation(review: PodReview) -> Iterator[Finding]:
-    """Refuse a network of another tenant, where agents keep namespaces apart."""
+    """Refuse a network in another tenant's namespace, if agents isolate namespaces."""
     blocks = tuple(_shared(ask, review) for ask in review.pod.blocks or ())
     for path, asks in ((NETWORKS, review.pod.networks), (BLOCKS, blocks)):
         try:
@@ -112,7 +112,7 @@ def _shared(block: NetworkAsk, review: PodReview) -> NetworkAsk:
 
 
 def unfit_entries(review: PodReview) -> Iterator[Finding]:
-    """Refuse what an entry asks for and an interface of its network cannot have, by attach/rules.
+    """Refuse requests of an entry that an interface of its network cannot fulfil.
 
     Another program may attach networks of the one annotation, so there it is a warning. What
     ib-kubernetes writes into an entry is not there yet.
@@ -133,9 +133,7 @@ def unfit_entries(review: PodReview) -> Iterator[Finding]:
 
 
 def no_address(review: PodReview) -> Iterator[Finding]:
-    """Warn of an interface without an address: the pod starts, and its programs cannot use the
-    card.
-    """
+    """Warn of an interface without an address, whose card the pod's programs cannot use."""
     for path, asks in ((NETWORKS, review.pod.networks), (BLOCKS, review.pod.blocks or ())):
         for ask in asks:
             why = "" if ask.addresses else _addressless(ask, review)
@@ -194,7 +192,7 @@ def network_need(resource: str, review: PodReview) -> Severity | None:
 
 
 def _missing_networks(lacking: Mapping[str, int], review: PodReview) -> str:
-    """Return the annotation to write, with the networks that are known for these resources."""
+    """Return the annotation to write for networks of these resources, as a remedy."""
     space = f"{review.pod.namespace}/"
     tied = sorted((one.name.removeprefix(space), one.resource) for one in review.facts.networks)
     own = {resource: name for name, resource in sorted(tied, key=lambda one: "/" not in one[0])}
@@ -222,7 +220,7 @@ def two_kinds(networks: Iterable[Network]) -> Iterator[Finding]:
 
 
 def costly_entries(review: PodReview) -> Iterator[Finding]:
-    """Warn of entries that take a pod's default route, or one address for several pods.
+    """Warn of entries that take the pod's default route, or one address for several pods.
 
     A ClusterIP is of no interface's network: what leads there is the default route of eth0.
     """
@@ -252,7 +250,7 @@ def network_of(ask: NetworkAsk, review: PodReview) -> Network | None:
 
 
 def _no_blocks(cards: int, review: PodReview) -> Iterator[Finding]:
-    """Warn of cards without any block: the container opens them, and has no interface on them."""
+    """Warn of cards without any block: the pod gets no interface on them."""
     pod = review.pod
     asking = pod.networks or pod.faults or requests.POD_NETWORKS in dict(pod.annotations)
     if cards and not pod.host_network and not asking:

@@ -86,7 +86,7 @@ class PodReview(Frozen):
 
 
 def held_shares(template: admission.PodTemplate, resource: str) -> int:
-    """Return how many of a resource the pod holds when it runs, or its greediest init does."""
+    """Return how many shares of a resource the pod holds, with the most of any init container."""
     beside, most = 0, 0
     for container in template.containers:
         count = sum(ask.count for ask in container.asks if ask.resource == resource)
@@ -137,7 +137,7 @@ def is_shared(spec: PoolSpec) -> bool:
 
 
 def layers_of(pool: admission.OfferedPool) -> frozenset[LinkLayer]:
-    """Return the link layers of a pool's cards, seen or by its selectors; none if not known."""
+    """Return the link layers of a pool's cards; empty if they are not known."""
     ports = [port for card in pool.cards for device in card.devices for port in device.ports]
     layers = [port.link_layer for port in ports]
     for selector in pool.spec.selectors if not pool.cards else ():
@@ -167,7 +167,7 @@ def fixed_mode(
 
 
 def _elsewhere(template: admission.PodTemplate, pool: admission.OfferedPool) -> bool:
-    """Decide whether the pod can run on no node with the labels of the pool."""
+    """Decide whether the pod's node cannot have the labels of the pool."""
     for label, value in pool.selector:
         values = possible(template, label)
         if values is not None and value not in values:
@@ -176,7 +176,7 @@ def _elsewhere(template: admission.PodTemplate, pool: admission.OfferedPool) -> 
 
 
 def _selected(template: admission.PodTemplate, selector: tuple[tuple[str, str], ...]) -> bool:
-    """Decide whether each node on which the pod can run has these labels."""
+    """Decide whether every possible node of the pod has these labels."""
     return all(possible(template, label) == frozenset((value,)) for label, value in selector)
 
 

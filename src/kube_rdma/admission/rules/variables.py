@@ -80,7 +80,7 @@ def fixed_indexes(values: Mapping[str, str]) -> Iterator[tuple[int, Finding]]:
 
 
 def variables(review: PodReview) -> Iterator[Finding]:
-    """Warn of values in a template that are wrong in each of its pods."""
+    """Warn of environment variables in a pod template that are wrong in all of its pods."""
     interfaces = _interfaces(review)
     tied = filter(None, (network_of(ask, review) for ask in review.pod.networks))
     virtual = [one.resource for one in tied if not isinstance(one, kinds.DeviceNetwork)]
@@ -107,7 +107,7 @@ def _devices(container: ContainerTemplate, review: PodReview) -> list[Device]:
 
 
 def _interfaces(review: PodReview) -> tuple[str, ...]:
-    """Return the interfaces that the pod will have; none where that is not known here."""
+    """Return the interfaces that the pod will have; none if they are not known."""
     pod = review.pod
     others = any(_OTHERS.search(key) and key not in KEYS for key, _ in pod.annotations)
     if pod.host_network or not pod.whole or pod.claims or pod.faults or others:

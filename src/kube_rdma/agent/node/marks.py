@@ -55,7 +55,7 @@ class CardCondition(NodeKeeper[NodeCondition | None]):
         return replace(node, cards=wanted)
 
     async def run(self) -> None:
-        """Write until cancelled, and remove the condition then, if that goes quickly."""
+        """Write the condition until cancelled, then remove it if that is quick."""
         try:
             await super().run()
         finally:

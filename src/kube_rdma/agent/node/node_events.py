@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 class NodeEvent(StrEnum):
-    """The reason of an Event about the Node object that is one sentence."""
+    """The reason of an Event about the agent's Node."""
 
     CONFIGURATION_REFUSED = "ConfigurationRefused"
     POLICIES_OVERLAP = "PoliciesOverlap"
@@ -41,7 +41,7 @@ class NodeEvent(StrEnum):
 
     @property
     def is_warning(self) -> bool:
-        """Return whether a person has to act; the others end by themselves."""
+        """Return whether an Event of this reason needs a person; the others are temporary."""
         changes = (self.MODE_CHANGE_PENDING, self.MODE_CHANGE_APPLIED)
         return self not in (*changes, self.FUNCTIONS_PENDING)
 
@@ -59,7 +59,7 @@ class NodeEvents:
         self._unreached = "The Node object was not read yet."
 
     def unreached(self) -> tuple[str, ...]:
-        """Return why nothing is known of the Node object now, as a sentence."""
+        """Return why the Node object is unknown now, as a sentence; empty if it is known."""
         return (self._unreached,) if self._unreached else ()
 
     async def follow(self, seen: Callable[[NodeState], None]) -> None:

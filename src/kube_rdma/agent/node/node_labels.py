@@ -124,7 +124,7 @@ class LabelSources(Frozen):
 
 
 async def run_labeller(sources: LabelSources) -> None:
-    """Label the node until cancelled."""
+    """Keep the labels of the node up to date until cancelled."""
     labels = sources.labels
     log.info("started", version=__version__, role="node")
     if labels is None:

@@ -127,7 +127,7 @@ class NodeReporter(NodeKeeper[NodeReport]):
         self._changes.touch()
 
     def _status(self, report: NodeReport, old: NodeReportStatus | None) -> NodeReportStatus:
-        """Return the object's new status; conditions that did not change keep their times."""
+        """Return the report's new status; unchanged conditions keep their times."""
         return report_status(old, report, moment(self._now()))
 
 

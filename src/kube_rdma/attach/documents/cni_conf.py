@@ -54,7 +54,7 @@ class Meta(Typed):
 
 
 class _Conf(Typed):
-    """The part of a configuration that no plugin reads."""
+    """The block `meta` of a CNI configuration, which is not for its plugins."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -62,7 +62,7 @@ class _Conf(Typed):
 
 
 def names(files: Iterable[ConfFile]) -> tuple[str, ...]:
-    """Return the names of all configurations, in the order of the files."""
+    """Return the names of all CNI configurations, in the order of their files."""
     return tuple(name for name, _ in _named(files))
 
 
@@ -135,7 +135,7 @@ def _named(files: Iterable[ConfFile]) -> Iterator[tuple[str, ConfFile]]:
 
 
 def _without_ipam(conf: Any) -> Any:
-    """Return the configuration with no ipam, in a lone plugin or in those of a list."""
+    """Return a configuration, single or list, without the field ipam."""
     bare = {key: value for key, value in conf.items() if key != "ipam"}
     if isinstance(plugins := conf.get("plugins"), list):
         bare["plugins"] = [_without_ipam(one) if isinstance(one, dict) else one for one in plugins]
@@ -149,7 +149,7 @@ _FOR_OTHERS = ("portMappings", "bandwidth")
 
 
 class _PartialConf(GoTyped):
-    """A part of the caller's; the rest is for other plugins."""
+    """The fields of a caller's configuration that kube-rdma reads."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -253,7 +253,7 @@ def ipam_plugin(call: Call) -> str:
 
 
 def plugin_type(config: bytes) -> str:
-    """Return the type of the plugin that makes the interface; empty for no configuration."""
+    """Return the type of a configuration's first plugin, which makes the interface; or empty."""
     document = _object(config)
     plugins = document.get("plugins", [document])
     first = plugins[0] if isinstance(plugins, list) and plugins else None
@@ -272,7 +272,7 @@ def resource(config: bytes) -> str | None:
 
 
 def is_built_in(config: bytes) -> bool:
-    """Return whether it is the configuration `rdma` that kube-rdma installs."""
+    """Return whether a configuration is `rdma`, which kube-rdma installs."""
     return _object(config).get(BUILT_IN) is True
 
 

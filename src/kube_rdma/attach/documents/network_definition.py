@@ -129,7 +129,7 @@ class Ipoib(LinkPlugin):
 
 
 class HostDevice(Plugin):
-    """The plugin host-device: an interface of the node moves, named in one of five ways."""
+    """The CNI plugin host-device, which moves an interface of the node, named in five ways."""
 
     name_on_node: Master = Field("", alias="device")
     hwaddr: Mac | None = None
@@ -183,14 +183,14 @@ class FunctionPlugin(Plugin):
 
     @property
     def ignored(self) -> dict[str, str]:
-        """Return the fields of the plugin's own log."""
+        """Return the fields for the plugin's log, which have no effect here."""
         reason = "it is ignored, what is done is in the log of the agent"
         fields = {"logLevel": self.log_level, "logFile": self.log_file}
         return {name: reason for name, value in fields.items() if value}
 
 
 class SriovNetwork(FunctionPlugin):
-    """The plugin sriov: a virtual function moves, set up by its physical one. Rates in Mbit/s."""
+    """The CNI plugin sriov, which moves a virtual function after its setup. Rates in Mbit/s."""
 
     vlan: Annotated[int, Field(ge=0, le=4094)] | None = None
     vlan_qos: Annotated[int, Field(ge=0, le=7)] | None = Field(None, alias="vlanQoS")
@@ -246,7 +246,7 @@ class _Args(Plugin):
 
 
 class IbSriov(FunctionPlugin):
-    """The plugin ib-sriov: a virtual function of an InfiniBand card moves."""
+    """The CNI plugin ib-sriov, which moves a virtual function of an InfiniBand card."""
 
     pkey: PKey | None = None
     isolated: bool = Field(False, alias="rdmaIsolation")
@@ -277,7 +277,7 @@ class IbSriov(FunctionPlugin):
 
 
 class KubeRdmaNetwork(LinkPlugin):
-    """The plugin kube-rdma: the mode of the granted card says what is made."""
+    """The CNI plugin kube-rdma, which makes what the mode of the granted card says."""
 
     mac: Mac | None = None
     pkey: PKey | None = None
@@ -286,7 +286,7 @@ class KubeRdmaNetwork(LinkPlugin):
 
 
 class TuningSettings(Plugin):
-    """Settings of the plugin tuning; None is left as it is."""
+    """The settings of the CNI plugin tuning; None leaves a setting unchanged."""
 
     mac: Mac | None = None
     mtu: Mtu | None = None
@@ -321,7 +321,7 @@ class _TuningArgs(Plugin):
 
 
 class Tuning(TuningSettings):
-    """The plugin tuning, behind another one: what `args.cni` says comes before the rest."""
+    """The CNI plugin tuning, behind another plugin; `args.cni` overrides its settings."""
 
     data_dir: str = ""
     args: _TuningArgs = _TuningArgs.model_construct()
@@ -341,7 +341,7 @@ class Tuning(TuningSettings):
 
 
 class NoEffectPlugin(Plugin):
-    """A plugin whose work is done anyway: rdma, and sbr, which routes by source address."""
+    """A CNI plugin that is not needed, as kube-rdma does its work: rdma and sbr."""
 
     table: Any = None
 
@@ -378,7 +378,7 @@ class NetworkDefinition(Frozen):
 def load(
     namespace: str, name: str, config: bytes, resource: str | None, host: bytes | None = None
 ) -> NetworkDefinition:
-    """Return the meaning of the object `namespace`/`name` with this spec.config.
+    """Return the network of the object `namespace`/`name` with this spec.config.
 
     `host` is the node's own CNI configuration of that name, which an empty config stands for. Raise
     Refused with all faults of the configuration.
@@ -407,7 +407,7 @@ def load(
 
 
 def _plugins(document: Document) -> list[Section]:
-    """Return the plugins of a list, or the only one."""
+    """Return a document's plugins: those of a list, or the single one."""
     value = document.value
     if not isinstance(value, dict):
         raise no_fields(document, 'Write {"cniVersion": "1.0.0", "type": "macvlan"}')
@@ -478,7 +478,7 @@ def _foreign(base: kinds.ForeignNetwork, part: Section, why: str) -> NetworkDefi
 
 
 def _network(base: kinds.ForeignNetwork, plugin: Plugin, ipam: IpamConf) -> Network:
-    """Return the network that kube-rdma makes itself by this configuration."""
+    """Return the network that kube-rdma itself makes of this plugin's configuration."""
     fields: dict[str, Any] = dict(plugin)
     names = [ipam.pool.name] if ipam.pool else [name for _, name in ipam.pools]
     any_rail = any(rail is None for rail, _ in ipam.pools)
@@ -527,7 +527,7 @@ def _network(base: kinds.ForeignNetwork, plugin: Plugin, ipam: IpamConf) -> Netw
 
 
 def _unknown(part: Section, plugin: Plugin) -> Iterator[str]:
-    """Yield a sentence for each key that is ignored, with the one that was perhaps meant."""
+    """Yield a sentence for each unknown key, with a known key that may have been meant."""
     assert isinstance(part.value, dict)
     for key, reason in plugin.ignored.items():
         yield f"{part.where((key,), key=True)}: {reason}"

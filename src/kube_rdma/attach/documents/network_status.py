@@ -135,7 +135,7 @@ def _text(value: object) -> str | None:
 
 
 def _clusters(text: str) -> list[Json]:
-    """Return the entries of the cluster's network: the default one, and those of the same name."""
+    """Return the status entries of the cluster's network: the default, and others of its name."""
     entries = _entries(text)
     names = [one.get("name") for one in entries if one.get("default") is True][:1]
     return [one for one in entries if one.get("name") in names]

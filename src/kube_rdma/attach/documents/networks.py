@@ -115,7 +115,7 @@ Rate: TypeAlias = Annotated[int, Field(ge=0)]
 
 
 class PortMapping(GoTyped):
-    """A port of the node that leads to one of the pod."""
+    """A port mapping: a port of the node leads to a port of the pod."""
 
     host_port: Port = Field(examples=[8080])
     container_port: Port = Field(examples=[80])
@@ -124,7 +124,7 @@ class PortMapping(GoTyped):
 
 
 class Bandwidth(GoTyped):
-    """Rates in bits per second, bursts in bits."""
+    """The capability bandwidth of CNI: rates in bits per second, bursts in bits."""
 
     ingress_rate: Rate = 0
     ingress_burst: Rate = 0
@@ -133,7 +133,7 @@ class Bandwidth(GoTyped):
 
 
 class NetworkEntry(GoTyped):
-    """One network that the pod asks for."""
+    """One entry of a pod's networks annotation."""
 
     name: ObjectName = Field(examples=["rdma-net"])
     namespace: Label | None = None
@@ -163,7 +163,7 @@ _INNER: Mapping[str, type[BaseModel]] = {
 
 
 class NetworkList(Typed):
-    """The whole list, below a field, so that entries have a name."""
+    """A pod's networks annotation, as a list in a field, so that entries have a path."""
 
     networks: Many[NetworkEntry] = Field(examples=[[{"name": "rdma-net"}]])
 
@@ -175,19 +175,19 @@ class NetworkList(Typed):
 
 
 class AnnotationAsks(Frozen):
-    """The networks that an annotation asks for, with warnings as sentences."""
+    """The networks that a pod's annotation asks for, with warnings as sentences."""
 
     asks: tuple[NetworkAsk, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def asks(text: str, namespace: str, source: str = ANNOTATION) -> tuple[NetworkAsk, ...]:
-    """Return the networks that `load` finds."""
+    """Return the networks that an annotation asks for, without warnings."""
     return load(text, namespace, source).asks
 
 
 def load(text: str, namespace: str, source: str = ANNOTATION) -> AnnotationAsks:
-    """Return the networks that the annotation of a pod in `namespace` asks for, in its order.
+    """Return the networks and warnings of the annotation of a pod in `namespace`.
 
     Raise Refused with all faults of it. A text of blanks asks for nothing.
     """
@@ -212,7 +212,7 @@ def load(text: str, namespace: str, source: str = ANNOTATION) -> AnnotationAsks:
 
 
 class _Entries(Document):
-    """A list below a field whose name is written as it is, dashes included."""
+    """A document of a list in a field whose name is shown as it is, with dashes."""
 
     field: str
 
@@ -223,7 +223,7 @@ class _Entries(Document):
 
 
 def entries(text: str, source: str, field: str) -> Document:
-    """Return the list below `field`; raise Refused where it is not JSON or too long."""
+    """Return the list in an annotation as a document; raise Refused if malformed or too long."""
     _refuse_long(text, source)
     try:
         document = read(text.encode(), source)

@@ -66,21 +66,21 @@ Gateway: TypeAlias = Annotated[
 
 
 class CniConf(GoTyped):
-    """The network, by the `name` inside of a configuration."""
+    """A block's network: the `name` inside of a CNI configuration."""
 
     name: ConfName = Field(examples=["rdma"])
     from_: Local = Field("", alias="from")
 
 
 class CelloOptions(GoTyped):
-    """Options that Cello passes to the provider's cloud."""
+    """A block's options that Cello passes to the provider's cloud."""
 
     trunk_mac: str = ""
     vlan_id: str = Field("", alias="vlanID")
 
 
 class DeviceConf(GoTyped):
-    """The interface in the pod."""
+    """A block's settings of the interface in the pod."""
 
     options: CelloOptions = CelloOptions.model_construct()
     ips: Many[AskedIp] = ()
@@ -89,27 +89,27 @@ class DeviceConf(GoTyped):
 
 
 class ExtraRoute(GoTyped):
-    """A route; without `gw` over the gateway of the interface's address."""
+    """A block's further route; without `gw` it uses the gateway of the interface's address."""
 
     dst: Destination = Field(examples=["10.0.0.0/8"])
     gw: Gateway = None
 
 
 class Routes(GoTyped):
-    """Routes over the interface."""
+    """A block's routes over its interface."""
 
     extra_routes: Many[ExtraRoute] = ()
     default: bool = False  # the pod's default route leads through this interface
 
 
 class Traffic(GoTyped):
-    """The traffic of the interface."""
+    """A block's settings of traffic, with its routes."""
 
     routes: Routes = Routes.model_construct()
 
 
 class PodNetworksEntry(GoTyped):
-    """One block."""
+    """One block of a pod's annotation pod-networks."""
 
     name: str = ""  # matched with the definition
     namespace: str = ""
@@ -133,7 +133,7 @@ class PodNetworksEntry(GoTyped):
 
     @property
     def routes(self) -> tuple[NetworkRoute, ...]:
-        """Return the routes; a gateway may be in no subnet, as with Cello."""
+        """Return the block's routes, with a gateway that may be outside of all subnets."""
         routes = self.traffic.routes.extra_routes or ((self.route,) if self.route else ())
         return tuple(NetworkRoute(one.dst, one.gw, onlink=bool(one.gw)) for one in routes)
 
@@ -145,7 +145,7 @@ class PodNetworksEntry(GoTyped):
 
 
 class PodNetworksList(Typed):
-    """The whole list, below a field, so that entries have a name."""
+    """All blocks of a pod's annotation, as a list in a field, so that they have a path."""
 
     entries: Many[PodNetworksEntry] = Field(
         alias="pod-networks", examples=[[{"cniConf": {"name": "rdma"}}]]
@@ -160,7 +160,7 @@ class PodNetworksList(Typed):
 
 
 class DefinedEntry(GoTyped):
-    """One entry of the definition; others write more into it."""
+    """One entry of the annotation that defines a pod's networks, as far as it is read."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -169,7 +169,7 @@ class DefinedEntry(GoTyped):
 
 
 class Definitions(Typed):
-    """The whole definition."""
+    """The annotation that defines a pod's networks, in which others write."""
 
     entries: Many[DefinedEntry] = Field(alias="pod-networks-definition")
 
@@ -275,7 +275,7 @@ def _masters(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
 
 
 def _defaults(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
-    """Yield a fault for each default route but the first."""
+    """Yield a fault for each block with a default route but the first."""
     asking = [number for number, entry in enumerate(networks) if entry.traffic.routes.default]
     for number in asking[1:]:
         problem = f"{_FIELD}[{asking[0]}] has the default route already"

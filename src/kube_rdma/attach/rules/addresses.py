@@ -70,7 +70,7 @@ def unpooled(entries: Iterable[MatchedEntry]) -> tuple[tuple[MatchedEntry, Addre
 def refuse_reserved(
     asked: Iterable[tuple[MatchedEntry, Address]], namespace: str, pools: Iterable[IPPool]
 ) -> None:
-    """Raise Refused for an address in a subnet of a pool that is for other namespaces.
+    """Raise Refused for an address in a pool's subnet that other namespaces alone may use.
 
     The whole subnet counts, for its gateway is nobody's to take either. An address that is mapped
     into IPv6 has the GID of the IPv4 one.

@@ -139,7 +139,7 @@ def granted_share(
 
 
 def _containers(pod: PodClaims, claim: PreparedClaim, share: ClaimShare) -> Iterator[str]:
-    """Yield the containers that name the share's request, or NOBODY."""
+    """Yield the containers that name the share's request; NOBODY if none does."""
     own_names = {name for name, real in pod.claims if real == claim.claim.name}
     request = share.request.partition("/")[0]
     uses = (use for use in pod.uses if use.claim in own_names)

@@ -160,12 +160,12 @@ def is_list(document: Document) -> bool:
 
 
 def plugins(document: Document) -> list[Any]:
-    """Return the plugins of a list, or the lone one."""
+    """Return a configuration's plugins: those of a list, or the single one."""
     return list(document["plugins"]) if is_list(document) else [document]
 
 
 def first_type(document: Document) -> str:
-    """Return the type of the plugin that makes the interface."""
+    """Return the type of a configuration's first plugin, which makes the interface."""
     return type_of(next(iter(plugins(document)), None))
 
 
@@ -380,7 +380,7 @@ SAVED = ".kube-rdma-saved"  # the end of a name that no runtime and no Cello rea
 
 
 def left_by_vke(files: Iterable[cni.ConfFile]) -> tuple[str, ...]:
-    """Return the names of the files that hold the network of VKE's own component."""
+    """Return the names of files with the network of VKE's own component."""
     rdma = ((file, one) for file, one in documents(files) if one.get("name") == RDMA)
     return tuple(file.name for file, one in rdma if first_type(one) == CELLO_RDMA)
 
@@ -479,7 +479,7 @@ def name_of(files: tuple[cni.ConfFile, ...], default: str) -> str:
 
 
 def describe_plan(made: cni.ConfPlan) -> str:
-    """Return who calls kube-rdma by this plan, as a sentence."""
+    """Return sentences on who calls kube-rdma by this plan."""
     readers = (f"{product} reads {key}." for key, product in made.readers)
     notes = (f"{note}." for note in made.notes)
     return " ".join((_SENTENCES[made.wiring].format(made.default), *readers, *notes))
@@ -526,7 +526,7 @@ def without(text: str) -> str:
 
 
 def _others(listed: Sequence[Any]) -> list[Any]:
-    """Return the plugins of a list without the entry, which was always put behind another one.
+    """Return the plugins of a list except kube-rdma's entry.
 
     What has no mark and comes first is a network of kube-rdma's type that has nothing to say.
     """

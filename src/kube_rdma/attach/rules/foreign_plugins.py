@@ -62,7 +62,7 @@ Json = dict[str, Any]
 
 
 def refuse_missing(entries: Sequence[MatchedEntry], folder: str, installed: Sequence[str]) -> None:
-    """Raise Refused for networks whose plugins are not in the node's folder of CNI binaries."""
+    """Raise Refused for networks whose plugins are not installed on the node."""
     names = frozenset(installed)
     called = (
         one for one in entries if one.network.ipam_plugin or one.network.kind is NetworkKind.OTHER
@@ -248,7 +248,7 @@ def given_to_plugins(share: GrantedShare | None, card: Card | None) -> PciAddres
 
 
 def _plugin_configuration(plugin: Json, common: Json, asked: Json, entry: MatchedEntry) -> bytes:
-    """Return all that one plugin gets to read, but the previous result."""
+    """Return the full configuration for one plugin, without prevResult."""
     plugin = plugin | common
     declared = _object(plugin, "capabilities")
     runtime = {key: value for key, value in asked.items() if declared.get(key)}
@@ -312,7 +312,7 @@ def _missing(entry: MatchedEntry, folder: str, installed: frozenset[str]) -> Ite
 def _absent(
     entry: MatchedEntry, field: str, kind: str, folder: tuple[str, Collection[str]]
 ) -> Refused:
-    """Return the refusal of a binary that is not in the folder, with the names that are."""
+    """Return the refusal for a plugin that is not installed, with the names of those that are."""
     path, names = folder
     meant = get_close_matches(kind, sorted(names), n=1)
     guess = f"Did you mean {meant[0]}? " if meant else ""
@@ -339,13 +339,13 @@ def _plugins(document: Json) -> list[Json]:
 
 
 def _object(whole: Json, key: str) -> Json:
-    """Return the object of this key; empty for anything but an object."""
+    """Return the object under a key; empty if the value is none."""
     nested = whole.get(key)
     return nested if isinstance(nested, dict) else {}
 
 
 def _version(document: Json) -> str:
-    """Return the newest version of the document that kube-rdma speaks (cniVersions: 1.1.0)."""
+    """Return the newest CNI version of a document that kube-rdma supports."""
     more = document.get("cniVersions")
     versions = [document.get("cniVersion"), *(more if isinstance(more, list) else ())]
     supported = [one for one in versions if isinstance(one, str) and numbers(one) <= _NEWEST]
@@ -353,5 +353,5 @@ def _version(document: Json) -> str:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return a version for comparison, by nine digits of each part; other text counts as 0."""
+    """Return a version as a sortable number; non-numeric parts count as 0."""
     return tuple(int(part[:9]) if part.isdecimal() else 0 for part in version.split("."))

@@ -38,7 +38,7 @@ _INFINIBAND = "infiniband"
 
 
 def function_settings(nic: PodNic, wanted: FunctionSettings) -> FunctionSettings:
-    """Return the settings with the pod's GUID, and the card's link where nobody asks for another.
+    """Return a function's settings with the pod's GUID; a link that is down becomes auto.
 
     mlx5 makes functions of InfiniBand whose link is down (mlx5_ib_get_vf_config tells it).
     """
@@ -78,7 +78,7 @@ def with_own_guids(nic: PodNic, reported: FunctionSettings) -> FunctionSettings:
 
 
 def rebinding(nic: PodNic) -> Iterator[RebindFunction]:
-    """Yield the Step that binds the driver again, where the function gets GUIDs."""
+    """Yield the Step that rebinds the function's driver, if the function gets GUIDs."""
     request, place, card = asked_guid(nic.entry), nic.link.virtual, nic.card
     if request and place and card and card.pci and card.function and card.function.driver:
         previous_guid = with_own_guids(nic, nic.link.settings or FunctionSettings()).node_guid
@@ -87,7 +87,7 @@ def rebinding(nic: PodNic) -> Iterator[RebindFunction]:
 
 
 def partition(nic: PodNic) -> Iterator[steps.AwaitPartition]:
-    """Yield the wait for the partition that the pod's interface is in, if the network names one."""
+    """Yield the Step that waits for the partition of a network, if it names one."""
     pkey = kinds.partition_of(nic.network)
     if pkey is not None and nic.link.pci is not None:
         yield steps.AwaitPartition(nic.link.pci, pkey)
@@ -101,7 +101,7 @@ def taken_as(nic: PodNic) -> InterfaceName:
 
 
 def child(nic: PodNic, mark: steps.Mark) -> Iterator[steps.Step]:
-    """Yield the Steps that make the interface of a partition on the link that was taken."""
+    """Yield the Steps that make a partition's interface on the card's link in the pod."""
     pkey, parent = kinds.partition_of(nic.network), taken_as(nic)
     if pkey is not None:
         if not nic.network.accept_ra:  # a router could give the pod its default route
@@ -121,7 +121,7 @@ def child(nic: PodNic, mark: steps.Mark) -> Iterator[steps.Step]:
 def refuse_infiniband(
     entry: MatchedEntry, way: Way, link: HostLink, card: Card | None, share: GrantedShare | None
 ) -> None:
-    """Raise Refused for GUIDs and partitions where they cannot be, and for a MAC."""
+    """Raise Refused for GUIDs, partitions and MACs on links that cannot have them."""
     wide, own = link.link_type == _INFINIBAND, way is Way.TAKE
     if kinds.partition_of(entry.network) is not None and not wide:
         problem = f"partitions exist on InfiniBand only, which {link.name} is not"
@@ -152,7 +152,7 @@ def refuse_taken(
     node: HostNetwork,
     claimed: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Raise Refused when a GUID is another's: of this pod, of one that lives, of a device here.
+    """Raise Refused for a GUID that this pod, another pod or a device has already.
 
     `attachments` are those of other sandboxes, `claimed` says by GUID who is about to get it.
     """
@@ -191,7 +191,7 @@ def _refuse_guid(entry: MatchedEntry, field: str, link: HostLink, card: Card | N
 def _refuse_early(
     entry: MatchedEntry, field: str, link: HostLink, share: GrantedShare | None
 ) -> None:
-    """Raise Refused where the container would keep a device node that may be another's by then."""
+    """Raise Refused for a new GUID of a device whose device node the container got already."""
     if share and share.early:
         problem = (
             f"a new GUID gives {link.name} another device node, and the container has got the "

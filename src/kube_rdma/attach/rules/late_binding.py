@@ -136,7 +136,7 @@ def promise(
     promises: Iterable[Promise],
     bindings: Iterable[Binding],
 ) -> Promise:
-    """Return the promise that Allocate journals before it answers with its CDI name."""
+    """Return the promise to record for Allocate's grant."""
     held = {(grant.resource, share) for share in grant.shares}
     bound = {binding.nonce for binding in bindings if binding.held & held}
     return Promise(

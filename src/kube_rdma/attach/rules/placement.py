@@ -64,7 +64,7 @@ def pod_nics(
 def choices(
     entries: Sequence[MatchedEntry], granted: Sequence[GrantedShare], node: HostNetwork
 ) -> tuple[tuple[MatchedEntry, Choice | None], ...]:
-    """Return each network with its share and card, in order; raise Refused as pod_nics does.
+    """Return each network with the share and card chosen for it; raise Refused as pod_nics does.
 
     A network of other plugins has its turn too: it may be made of a card that kube-rdma gave.
     """
@@ -91,7 +91,7 @@ def named(entry: MatchedEntry) -> str | None:
 
 
 def is_named_by_pod(entry: MatchedEntry) -> bool:
-    """Return whether the pod names the card, and nothing that an administrator wrote does."""
+    """Return whether the pod, and not the network, names the card."""
     return entry.ask.device_id is not None and not entry.network.device
 
 
@@ -124,7 +124,7 @@ def _named_by(entry: MatchedEntry) -> str:
 
 
 def link_of(card: Card, node: HostNetwork) -> HostLink | None:
-    """Return the card's interface on the node; None while another namespace has it.
+    """Return the card's interface on the node; None if it is in another namespace.
 
     By name: a function may have several interfaces, and that of a sub-function has no PCI address.
     """
@@ -153,7 +153,7 @@ class _CardChooser(Frozen):
     used: set[tuple[int, int]]  # places of shares that count one by one, and of their cards
 
     def choose(self, entry: MatchedEntry) -> Choice | None:
-        """Return share and card for a network; None where it needs none and names none of them."""
+        """Return share and card for a network; None if it needs no share and names none."""
         resource, name = entry.network.resource, named(entry)
         if isinstance(entry.network, kinds.ForeignNetwork) and (
             resource is None or not any(self._offers(resource))
@@ -296,7 +296,7 @@ def _nic(number: int, entry: MatchedEntry, choice: Choice | None, node: HostNetw
 def _refuse_moved(
     entry: MatchedEntry, link: HostLink, choice: Choice | None, node: HostNetwork
 ) -> None:
-    """Raise Refused for a card's own link that may not move into the pod, or not as is asked."""
+    """Raise Refused for a card's own link that may not move into the pod as the entry asks."""
     share, card = choice or (None, None)
     if link.default_route:
         problem = f"the node itself is reached through {link.name}, it cannot move into a pod"
@@ -325,10 +325,11 @@ def _refuse_moved(
 
 
 def _moved_mtu(entry: MatchedEntry, link: HostLink, node: HostNetwork) -> int | None:
-    """Return the network's MTU, else for a virtual function a larger one of its physical one.
+    """Return the MTU of a moved link: the network's, else a larger one of the physical function.
 
-    Drivers make functions with 1500 whatever the physical one has (mlx5e_build_nic_netdev), and
-    RoCE would cut its messages into packets of 1024 bytes on a fabric of 9000.
+    Only virtual functions get the latter. Drivers make functions with 1500 whatever the physical
+    one has (mlx5e_build_nic_netdev), and RoCE would cut its messages into packets of 1024 bytes on
+    a fabric of 9000.
     """
     if entry.network.mtu is not None or link.virtual is None:
         return entry.network.mtu
@@ -359,7 +360,7 @@ def _link(entry: MatchedEntry, card: Card | None, node: HostNetwork) -> HostLink
 
 
 def _holder(node: HostNetwork, pci: str | None, *names: str) -> str | None:
-    """Return the pod that has a link, found by its function or else by its name on the node."""
+    """Return the pod that has a card's link, by PCI function or by name; None without one."""
     return next(
         (pod for name, at, pod in node.inside if (at == pci if at else name in names)), None
     )
@@ -461,7 +462,7 @@ def _rdma(
 
 
 def soft_links(card: Card) -> tuple[tuple[str, str], ...]:
-    """Return the soft RDMA devices of a card, name and kind: siw speaks iWARP, rxe RoCE."""
+    """Return name and kind of a card's soft RDMA devices: siw is iWARP, rxe is RoCE."""
     soft = (one for one in card.devices if one.is_soft)
     return tuple((one.name, "siw" if one.node_type == _IWARP else "rxe") for one in soft)
 

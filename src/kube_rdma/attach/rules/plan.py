@@ -136,7 +136,7 @@ def leads_pod(plan: Plan) -> bool:
 
 
 def plugin_calls(planned: Sequence[Plan]) -> tuple[steps.CallPlugin, ...]:
-    """Return the calls of other plugins that these plans have."""
+    """Return the calls of other plugins in these plans."""
     every = (step for plan in planned for step in plan.steps)
     return tuple(step for step in every if isinstance(step, steps.CallPlugin))
 
@@ -153,7 +153,7 @@ def gids_wanted(planned: Sequence[Plan]) -> dict[str, int]:
 
 
 def gid_room(table: GidTable, addresses: int) -> None:
-    """Raise Refused when a device has too few GIDs left for so many addresses more."""
+    """Raise Refused if a device's GID table has no room for so many new addresses."""
     need, free = addresses * table.versions, table.size - table.used
     if need > free:
         raise Refused(
@@ -165,7 +165,7 @@ def gid_room(table: GidTable, addresses: int) -> None:
 
 
 def mark(container: ContainerId, interface: InterfaceName) -> steps.Mark:
-    """Return the alias of a link of this attachment; the kernel has room for 255 bytes."""
+    """Return the alias that marks a link as made for this attachment; at most 255 bytes."""
     return steps.Mark(f"kube-rdma {container}/{interface}")
 
 
@@ -379,7 +379,7 @@ def everywhere(gateway: Address) -> Subnet:
 
 
 def _refuse_twice(placed: Sequence[tuple[PodNic, AssignedAddresses]]) -> None:
-    """Raise Refused for an address on two interfaces of one pod, or twice on one."""
+    """Raise Refused for an address that a pod would have twice."""
     first: dict[Address, PodNic] = {}
     for nic, given in placed:
         for address in given.addresses:
@@ -393,7 +393,7 @@ def _refuse_twice(placed: Sequence[tuple[PodNic, AssignedAddresses]]) -> None:
 def _refuse_default_routes(
     placed: Sequence[tuple[PodNic, AssignedAddresses]], called: Sequence[Plan]
 ) -> None:
-    """Raise Refused for a second default route of a family."""
+    """Raise Refused for a second default route of one address family."""
     routes = (one for plan in called for one in plan.steps if isinstance(one, steps.AddRoute))
     first = {one.to.version: str(one.name) for one in routes if is_default(one.to)}
     for nic, _ in placed:

@@ -53,7 +53,7 @@ class MatchedNetworks(Frozen):
 
     @property
     def needs_plugins(self) -> bool:
-        """Return whether binaries of others are called, if only for addresses."""
+        """Return whether plugins of others are called, for networks or addresses."""
         return bool(self.foreign) or any(entry.network.ipam_plugin for entry in self.entries)
 
     @property
@@ -299,7 +299,7 @@ def attached(
     view: attachment.PodView,
     devices: Sequence[Device],
 ) -> tuple[attachment.AttachedInterface, ...]:
-    """Return each interface as it is in the pod, in the order of the annotation."""
+    """Return the pod's interfaces with addresses and devices, in the order of the annotation."""
     links = {link.name: link for link in view.links}
     by_name = {device.name: device for device in devices}
     interfaces = []
@@ -392,7 +392,7 @@ def _names(nic: attachment.PodNic, view: attachment.PodView) -> Iterator[str]:
 
 
 def _gid(device: Device, plan: attachment.Plan) -> Gid | None:
-    """Return the RoCE v2 entry of the interface's first address, which is the pod's own."""
+    """Return the RoCE v2 GID of the interface's first address; None without one."""
     for address in plan.addresses:
         for port in device.ports:
             for gid in port.gids:

@@ -115,7 +115,7 @@ def asks_for_nothing(state: RepairState, container: ContainerId) -> RepairState:
 
 
 def is_hopeless(state: RepairState, container: ContainerId, pod: PodState) -> bool:
-    """Return whether to end a pod: it runs without its networks, and repairs failed often enough.
+    """Return whether to evict a running pod without networks, after many failed repairs.
 
     A pod that does not run yet is held back by PreStartContainer or waits for its images; nothing
     of it runs without its networks, so it waits for the repair.
@@ -284,7 +284,7 @@ def _waits(pod: PodState, now: float, turns: EvictionTurns) -> bool:
 
 
 def _is_later(pod: PodState, lost: OwnerEvictions) -> bool:
-    """Return whether a pod was made after the first eviction; the API server has whole seconds."""
+    """Return whether a pod was created after its owner's first eviction, in whole seconds."""
     return pod.created >= moment(datetime.fromtimestamp(lost.first, UTC))
 
 

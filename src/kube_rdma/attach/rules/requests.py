@@ -72,7 +72,7 @@ def default_refused(pod: PodState, wanted: str, cluster: str) -> Refused:
 def refuse_host_network(
     pod: PodState, asks: Sequence[attachment.NetworkAsk], annotation: str = ANNOTATION
 ) -> None:
-    """Raise Refused for a pod that asks for networks and has none of its own to put them into."""
+    """Raise Refused for a pod on the host's network that asks for networks."""
     if pod.host_network and asks:
         raise Refused(
             f"the pod asks for {listed([ask.network for ask in asks])} and is on the host's "
@@ -160,7 +160,7 @@ def refuse_traffic(entries: Sequence[attachment.MatchedEntry]) -> None:
 def refuse_count(
     entries: Sequence[attachment.MatchedEntry], granted: Sequence[attachment.GrantedShare]
 ) -> None:
-    """Raise Refused where a resource has not as many blocks as the pod holds shares of it.
+    """Raise Refused if the number of blocks for a resource differs from the pod's shares.
 
     A share of a pool (mode hca) is not one card, so there the two may differ. Shares of RESOURCE
     are held for blocks, also where none names it.

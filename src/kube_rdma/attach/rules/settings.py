@@ -110,7 +110,7 @@ def _files(
 
 
 def _nccl_fabric(fabric: FabricProfile) -> Iterator[str]:
-    """Return parameters of NCCL's queue pairs (src/transport/net_ib, NCCL_PARAM)."""
+    """Return the profile's settings of queue pairs as variables of NCCL."""
     named = {
         "NCCL_IB_TC": fabric.traffic_class,
         "NCCL_IB_SL": fabric.service_level,
@@ -122,9 +122,10 @@ def _nccl_fabric(fabric: FabricProfile) -> Iterator[str]:
 
 
 def _ucx_fabric(fabric: FabricProfile) -> Iterator[str]:
-    """Return parameters of UCX, for all transports (UCX_IB_) and the connected ones (UCX_RC_).
+    """Return the profile's settings as variables of UCX.
 
-    It takes a time, and rounds it to an exponent itself (uct_ib_to_qp_fabric_time).
+    They are for all transports (UCX_IB_) and the connected ones (UCX_RC_). It takes a time, and
+    rounds it to an exponent itself (uct_ib_to_qp_fabric_time).
     """
     timeout = None if fabric.timeout is None else f"{_TIMEOUT_US * 2**fabric.timeout:.3f}us"
     named = {
@@ -165,9 +166,9 @@ def _gid_index(used: Sequence[UsedDevice]) -> tuple[int | None, str]:
 
 
 def known_devices(cards: Iterable[Card], *, linked: bool = True) -> tuple[UsedDevice, ...]:
-    """Return the ports of usable cards that have a link, each as a device of no interface yet.
+    """Return the ports of usable cards as devices to name in settings, without interfaces.
 
-    Without `linked` return the ports of all cards.
+    Without `linked` ports without a link are included.
     """
     return tuple(
         UsedDevice(
@@ -272,13 +273,13 @@ def folder_name(resource: str, used: Sequence[UsedDevice]) -> str:
 
 
 def cdi_device(folder: str) -> str:
-    """Return the qualified CDI device that stands for a folder of settings."""
+    """Return the CDI name of a folder of settings files."""
     readable = re.sub(r"[^A-Za-z0-9]+", "-", folder).strip("-")
     return f"{SETTINGS_KIND}={readable}-{_digest(folder)}"
 
 
 def mounts(resource: str, folder: str, script: str) -> tuple[FileMount, ...]:
-    """Return the mounts by which a container sees a folder of the host, and that of the script."""
+    """Return the mounts of a settings folder, and of the script for it, in a container."""
     return (FileMount(script, f"{OWN_FOLDER}/{BIN}"), FileMount(folder, f"{OWN_FOLDER}/{resource}"))
 
 
@@ -330,7 +331,7 @@ def _cpu(top: Element, numa: int, facts: TopologyFacts) -> Element:
 
 
 def _processor(processor: Processor) -> Iterator[tuple[str, str]]:
-    """Yield attributes of a processor; the family is CPUID's two parts as NCCL joins them."""
+    """Yield the XML attributes of a processor in NCCL's topology file."""
     yield "arch", processor.arch
     if processor.arch == _X86:
         base = min(processor.family, 0xF)
@@ -355,7 +356,7 @@ def _pci(above: Element, pci: PciAddress, facts: TopologyFacts, *, is_card: bool
 
 
 def _lines(element: Element, depth: int = 0) -> Iterable[str]:
-    """Yield lines as NCCL reads them: no declaration, and no blank before the end of an element."""
+    """Yield the lines of an XML tree in the form that NCCL can read."""
     words = "".join(f' {name}="{value}"' for name, value in element.items())
     indent = "  " * depth
     if not len(element):

@@ -220,6 +220,6 @@ def looked_at(plans: Sequence[Plan]) -> tuple[tuple[str, ...], tuple[FunctionPla
 
 
 def check(plan: Plan, seen: PodView) -> tuple[str, ...]:
-    """Return what is wrong with an attachment, one sentence each; none when it is as planned."""
+    """Return all differences between an attachment and its plans, as sentences."""
     faults = (lacks(step, seen) for step in plan.steps)
     return tuple(f"{plan.interface} ({plan.network}): {fault}" for fault in faults if fault)

@@ -59,7 +59,7 @@ def merged(parts: Iterable[ClaimParameters]) -> ClaimParameters:
 
 
 def covers(requests: Sequence[str], request: str) -> bool:
-    """Return whether a configuration for `requests` is for the request ``main`` or ``main/sub``.
+    """Return whether a config for `requests` applies to the request ``main`` or ``main/sub``.
 
     ``main`` stands for all its subrequests, and no request at all for every one (isMatch,
     k8s.io/dynamic-resource-allocation@v0.36.3 resourceclaim/resourceclaim.go).

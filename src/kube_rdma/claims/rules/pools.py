@@ -38,7 +38,7 @@ class DevicePool(Frozen):
 
     @property
     def fault(self) -> str:
-        """Return why nothing is allocated from the pool, empty if its devices are."""
+        """Return why the scheduler allocates nothing from the pool; empty if it does."""
         return self.incomplete or self.invalid
 
     @property
@@ -48,14 +48,14 @@ class DevicePool(Frozen):
         return any(device.binding_conditions is not None for _, device, _ in devices)
 
     def devices(self) -> Iterator[tuple[SliceDevice, ListedDevice, ResourceSlice]]:
-        """Yield the devices for the node, in their order."""
+        """Yield the pool's devices that are for the node, in order."""
         for part in self.slices:
             for device in part.spec.devices:
                 yield SliceDevice(self.driver, self.name, device.name), device, part
 
 
 def pools_of(node: ClaimNode, slices: Sequence[ResourceSlice]) -> tuple[DevicePool, ...]:
-    """Return the pools in the scheduler's order; those with binding conditions come last."""
+    """Return the pools of devices in the scheduler's order; those with binding conditions last."""
     newest: dict[tuple[str, str], list[ResourceSlice]] = {}
     local = [one for one in slices if one.spec.node_name == node.name and not one.spec.counter_sets]
     others = (one for one in slices if not one.spec.node_name or one.spec.counter_sets)
@@ -72,7 +72,7 @@ def pools_of(node: ClaimNode, slices: Sequence[ResourceSlice]) -> tuple[DevicePo
 
 
 def is_for(choice: NodeChoice, node: ClaimNode) -> bool:
-    """Return whether a slice or a device is for a node."""
+    """Return whether a slice or a device can be used on a node."""
     if choice.node_name:
         return choice.node_name == node.name
     if choice.all_nodes or choice.node_selector is None:

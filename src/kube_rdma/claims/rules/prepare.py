@@ -63,7 +63,7 @@ class PoolDevice(Frozen):
 
 
 class BookingNode(Frozen):
-    """This node, as a booking needs it."""
+    """What a booking needs to know of this node: boot, devices, bookings and holders."""
 
     name: str
     boot: str
@@ -92,7 +92,7 @@ class BookingNode(Frozen):
 
 
 def devices_of(pools: Iterable[Pool]) -> dict[str, PoolDevice]:
-    """Return the devices of the pools by name; a card of two pools is the first one's."""
+    """Return the devices of the pools by name; a card in two pools belongs to the first."""
     devices: dict[str, PoolDevice] = {}
     for pool in pools:
         row = terms(pool.spec)
@@ -326,7 +326,7 @@ MOST_ADDRESSES = 16  # of networkData.ips
 def device_statuses_of(
     prepared: model.PreparedClaim, interfaces: Sequence[AttachedInterface] = ()
 ) -> tuple[model.DeviceStatus, ...]:
-    """Return the status of every device of a booking whose pod has these interfaces."""
+    """Return the status of each device of a booking whose pods have these interfaces."""
     return tuple(_status(share, _interfaces_on(share, interfaces)) for share in prepared.shares)
 
 

@@ -28,12 +28,12 @@ class Publication(Frozen):
     created: tuple[model.ResourceSlice, ...] = ()
 
     def __len__(self) -> int:
-        """Return the number of writes."""
+        """Return the number of slices to write or remove."""
         return len(self.removed) + len(self.changed) + len(self.created)
 
 
 class PoolSite(Frozen):
-    """The Node object that a pool of devices belongs to."""
+    """Name and uid of the Node that owns a pool of ResourceSlices."""
 
     node: str
     uid: str
@@ -67,7 +67,7 @@ def pool_slices(
     wanted: Slices,
     without: frozenset[model.ClaimFeature] = frozenset(),
 ) -> tuple[model.ResourceSlice, ...]:
-    """Return the slices of a node's pool, one for each group of devices."""
+    """Return the ResourceSlices of a node's pool, one for each group of devices."""
     pool = model.SlicePool(site.node, generation, len(wanted))
     return tuple(
         model.ResourceSlice(
@@ -120,5 +120,5 @@ def dropped(
 
 
 def published_devices(stored: Iterable[model.ResourceSlice]) -> PublishedDevices:
-    """Return the devices of slices by name."""
+    """Return all devices of these slices by name."""
     return {device.name: device for part in stored for device in part.spec.devices}

@@ -84,7 +84,10 @@ class ConstraintState:
 
 
 def _attribute(driver: str, device: model.ListedDevice, name: str) -> model.DeviceAttribute | None:
-    """Return an attribute by its full name; the driver's own stand in slices without a domain."""
+    """Return a device's attribute by its full name; None without it.
+
+    A driver's own attributes are in slices without a domain.
+    """
     if name in device.attributes:
         return device.attributes[name]
     domain, slash, bare = name.partition("/")
@@ -193,7 +196,7 @@ class Candidate(Frozen):
 
 
 class DeviceChoice(Frozen):
-    """A device that is chosen for a request."""
+    """A device that the search has chosen for a request, with its capacity."""
 
     request: ClaimRequest
     candidate: Candidate
@@ -437,7 +440,7 @@ class ClaimSearch:
         self.best = BestAttempt((), 0, 0)
 
     def search(self) -> tuple[DeviceChoice, ...] | None:
-        """Return the devices that the claim would get, None if there is no way.
+        """Return the devices that the claim would get on this node; None if it cannot be met.
 
         Raise ClaimRefused, NotJudged, or NotEvaluated for a selector.
         """

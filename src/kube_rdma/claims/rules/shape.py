@@ -245,12 +245,12 @@ def row_count(cards: Sequence[model.OfferedCard], room: int) -> int:
 
 
 def spreading(cards: Iterable[model.OfferedCard]) -> Pools:
-    """Return the shared cards of each pool that has more than one."""
+    """Return the shared cards of each pool that has more than one such card."""
     return [pool for pool in _by_pool(card for card in cards if card.shared) if len(pool) > 1]
 
 
 def in_rows(pool: Sequence[model.OfferedCard], most: int) -> Iterator[model.OfferedCard]:
-    """Yield parts of the cards, row by row: c0-s0, c1-s0, c0-s1, c1-s1, …, c0, c1.
+    """Yield the cards' parts, row by row: c0-s0, c1-s0, c0-s1, c1-s1, …, c0, c1.
 
     A card's last part has its own name, and most of its shares. Any other of one share is for one
     claim: no amount of it has to be counted.
@@ -287,7 +287,7 @@ def slices(
     before: PublishedDevices,
     without: Collection[model.ClaimFeature] = (),
 ) -> Slices:
-    """Return the devices of each slice: at least one slice, empty where there are no devices.
+    """Return the devices of each ResourceSlice: at least one slice, which may be empty.
 
     One slice has all devices while it can, so that each change is one write. Beyond that rows have
     slices for themselves, and so has each physical card where the cards without rows are too many.
@@ -335,7 +335,7 @@ def _rows(pool: Sequence[model.OfferedCard], most: int) -> Iterator[model.Listed
 
 
 def _interleaved(cards: Iterable[model.OfferedCard]) -> Iterator[model.ListedDevice]:
-    """Yield the shares of cards as devices, card by card: c0-s0, c1-s0, c0-s1, c1-s1.
+    """Yield shares as devices, alternating between cards: c0-s0, c1-s0, c0-s1, c1-s1.
 
     The scheduler takes the first device that fits (KEP-4381 has no scores), so pods spread over the
     cards. A pool of many shares has fewer devices than it asks for.
@@ -394,7 +394,7 @@ def _untainted(devices: Iterable[model.ListedDevice]) -> Iterator[model.ListedDe
 
 
 def _device(card: model.OfferedCard) -> model.ListedDevice:
-    """Return the device of a card, with its capacities.
+    """Return a card as a device of a ResourceSlice, with its capacities.
 
     One slot is the default of a shared card, or the first request would take the card: a request
     that names no amount takes all of a capacity that has no default (fillEmptyRequest of
@@ -450,12 +450,12 @@ _NAMES = {
 
 
 def with_dranet_names(parts: Slices) -> Slices:
-    """Return the devices of slices, each with both names of its attributes."""
+    """Return the devices of slices, with DRANET's names of attributes added."""
     return tuple(tuple(map(_with_dranet_names, devices)) for devices in parts)
 
 
 def without_dranet_names(devices: PublishedDevices) -> dict[str, model.ListedDevice]:
-    """Return devices of slices by name, with their own attributes alone."""
+    """Return the devices of slices by name, without DRANET's names of attributes."""
     own = {
         name: {key: one for key, one in device.attributes.items() if not key.startswith(DOMAIN)}
         for name, device in devices.items()
@@ -486,7 +486,7 @@ _OTHER = re.compile(r"[^a-z0-9]+")
 
 
 def device_name(pool: Pool, card: Card | None) -> str:
-    """Return the name of a card's device, or of the pool's if its shares stand for the pool (None).
+    """Return the device name of a card; of the pool for None, if shares are of the whole pool.
 
     ``0000-1a-00-0`` by the PCI address, ``rxe0-eth0`` of a soft device, ``rdma-hca`` of a pool.
     """
@@ -498,7 +498,7 @@ def device_name(pool: Pool, card: Card | None) -> str:
 
 
 def slot_name(name: str, slot: int) -> str:
-    """Return the name of a share that is a device, or of a part: ``0000-1a-00-0-s3``."""
+    """Return the device name of one share or part of a card: ``0000-1a-00-0-s3``."""
     end = f"-s{slot}"
     return _short(name, _LABEL - len(end)) + end
 
@@ -513,7 +513,7 @@ def slot_of(name: str) -> tuple[str, int] | None:
 
 
 def slice_name(number: int, node: str) -> str:
-    """Return the name of a slice of a node's pool.
+    """Return the name of a ResourceSlice in a node's pool.
 
     The scheduler takes slices in the order of their names (sortSlicesByName of k8s.io/dynamic-
     resource-allocation/structured), so the number comes first.

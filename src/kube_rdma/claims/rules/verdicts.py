@@ -62,7 +62,7 @@ def explain_claim(world: claim.ClaimWorld) -> claim.ClaimExplanation:
 def judge(
     world: claim.ClaimWorld, node: claim.ClaimNode, selectors: Selectors | None = None
 ) -> claim.ClaimVerdict:
-    """Judge the claim on one node; callers with several nodes use the same `selectors` for all."""
+    """Return the verdict on a claim for one node; share `selectors` between several nodes."""
     search = ClaimSearch(world, node, selectors or Selectors())
     try:
         choices = search.search()
@@ -117,7 +117,7 @@ def _granted(choice: DeviceChoice) -> claim.AllocationResult:
 
 
 def _headline(nodes: Sequence[claim.ClaimVerdict]) -> str:
-    """Return the sentence that says on which nodes the scheduler can meet the claim."""
+    """Return one sentence on whether and where the claim can be met."""
     if not nodes:
         return "There is no node."
     met = [one for one in nodes if one.outcome == claim.ClaimOutcome.MET]

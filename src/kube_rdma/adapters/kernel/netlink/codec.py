@@ -61,7 +61,7 @@ _ENDS = frozenset(map(int, (Control.ERROR, Control.DONE)))
 
 
 class Message(Frozen):
-    """One netlink message; `payload` excludes the header and the padding."""
+    """A netlink message; `payload` excludes the header and the padding."""
 
     type: int
     flags: int
@@ -70,14 +70,17 @@ class Message(Frozen):
 
 
 class Attribute(Frozen):
-    """One attribute; `type` without the flag bits."""
+    """A netlink attribute; `type` excludes the flag bits."""
 
     type: int
     value: bytes
 
 
 class ChangedMeanwhileError(Exception):
-    """The kernel's tables changed during a dump (NLM_F_DUMP_INTR, ENOBUFS): ask again."""
+    """The error for a dump during which the kernel's tables changed: ask again.
+
+    It is NLM_F_DUMP_INTR or ENOBUFS.
+    """
 
 
 def encode(message: Message) -> bytes:
@@ -182,7 +185,7 @@ def answer(datagrams: Iterable[bytes], sequence: int) -> tuple[bytes, ...]:
 
 
 def _raise_refusal(message: Message) -> None:
-    """Do nothing for a plain acknowledgement, else raise the refusal that the message carries."""
+    """Raise the refusal that an answer carries; do nothing for a plain acknowledgement."""
     if message.type == Control.DONE and not message.payload:
         return
     if len(message.payload) < _ERROR.size:
@@ -246,7 +249,7 @@ class Netlink:
     def ask(
         self, kind: int, body: bytes = b"", *, dump: bool = False, more: int = 0
     ) -> tuple[bytes, ...]:
-        """Send one request and return the payloads of its answer.
+        """Send one netlink request and return the payloads of its answer.
 
         `body` is what follows the header: attributes, behind the family's own header if it has one.
         `more` are flags that mean something to this kind of request (NLM_F_CREATE and its like).

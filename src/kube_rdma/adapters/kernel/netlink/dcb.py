@@ -34,9 +34,10 @@ _TELLING = frozenset({"mlx5_core"})
 
 
 def read_flow_control(interfaces: Iterable[tuple[str, str]]) -> tuple[ObservedFlowControl, ...]:
-    """Return flow control of interfaces, given with drivers; raise Unavailable if none answers.
+    """Return the flow control settings of interfaces, given as pairs of name and driver.
 
-    One whose driver has no Data Center Bridging is left out.
+    An interface whose driver has no Data Center Bridging is left out. Raise Unavailable if none
+    answers.
     """
     wanted = tuple(dict.fromkeys(interfaces))
     tree = SysfsTree()
@@ -53,7 +54,7 @@ def read_flow_control(interfaces: Iterable[tuple[str, str]]) -> tuple[ObservedFl
 
 
 def decode_flow_control(payload: bytes, interface: str, driver: str) -> ObservedFlowControl:
-    """Decode one answer; raise Unavailable when it is cut short."""
+    """Decode the flow control in one answer; raise Unavailable when it is cut short."""
     _, attributes = codec.split(_MESSAGE, payload)
     ieee = codec.values_by_type(attributes.get(_IEEE, b""))
     pfc = ieee.get(_PFC, b"")
@@ -64,7 +65,7 @@ def decode_flow_control(payload: bytes, interface: str, driver: str) -> Observed
 
 
 def read_ecn(tree: SysfsTree, interface: str) -> tuple[int, ...] | None:
-    """Return the priorities whose marked packets are answered; None without the driver's files."""
+    """Return the priorities with ECN for RoCE; None without the driver's files."""
     folder = f"class/net/{interface}/ecn/roce_np/enable"
     values = {n: tree.text(f"{folder}/{n}", required=False) for n in _PRIORITIES}
     if None in values.values():
@@ -73,13 +74,13 @@ def read_ecn(tree: SysfsTree, interface: str) -> tuple[int, ...] | None:
 
 
 def request(interface: str) -> bytes:
-    """Return the request for all that IEEE 802.1Qaz has of an interface."""
+    """Return the request for an interface's settings of IEEE 802.1Qaz."""
     name = codec.Attribute(_IFNAME, interface.encode() + b"\0")
     return _MESSAGE.pack(AF_UNSPEC, _IEEE_GET, 0) + codec.encode_attributes([name])
 
 
 def _trust(ieee: dict[int, bytes], driver: str) -> str:
-    """Return the fields that give packets their priority, such as "dscp"; "" if not known."""
+    """Return which field of packets sets their priority, such as "dscp"; "" if unknown."""
     if _TRUST_TABLE in ieee:
         selectors = (one.value[:1] for one in codec.decode_attributes(ieee[_TRUST_TABLE]))
         return ", ".join(_TRUSTED.get(one[0], str(one[0])) for one in selectors if one)

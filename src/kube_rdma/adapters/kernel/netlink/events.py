@@ -27,11 +27,12 @@ _QUEUE = 1 << 20  # bytes; a card with many functions, or a hundred starting pod
 
 
 class Listener(Generic[Event]):
-    """A stream of netlink events: ``async with listener as events: async for event in events``.
+    """A stream of netlink events.
 
-    The socket listens from `async with` on, in the network namespace of that moment, so a Survey
-    taken after it misses nothing. `decode` gets a datagram and the netlink port of its sender (0 is
-    the kernel); `lost` is yielded when the kernel had to drop announcements.
+    ``async with listener as events: async for event in events``. The socket listens from `async
+    with` on, in the network namespace of that moment, so a Survey taken after it misses nothing.
+    `decode` gets a datagram and the netlink port of its sender (0 is the kernel); `lost` is yielded
+    when the kernel had to drop announcements.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ _U8, _U32, _U64 = struct.Struct("=B"), struct.Struct("=I"), struct.Struct("=Q")
 
 
 class Command(IntEnum):
-    """enum rdma_nldev_command, as far as it is read here."""
+    """Numbers of RDMA netlink commands (enum rdma_nldev_command), as far as needed."""
 
     GET = 1
     PORT_GET = 5
@@ -33,7 +33,7 @@ class Command(IntEnum):
 
 
 class Attr(IntEnum):
-    """enum rdma_nldev_attr, as far as it is read here."""
+    """Numbers of RDMA netlink attributes (enum rdma_nldev_attr), as far as needed."""
 
     DEV_INDEX = 1  # u32
     DEV_NAME = 2  # string
@@ -171,7 +171,7 @@ def read_queue_pairs() -> tuple[QueuePair, ...]:
 
 
 def decode_queue_pairs(device: str, payload: bytes) -> Iterator[QueuePair]:
-    """Yield queue pairs of processes in an answer to RES_QP_GET; raise Unavailable for nonsense."""
+    """Yield queue pairs in an answer to RES_QP_GET; raise Unavailable if it is malformed."""
     table = codec.values_by_type(payload).get(Attr.RES_QP, b"")
     for entry in codec.decode_attributes(table):
         if entry.type != Attr.RES_QP_ENTRY:

@@ -58,7 +58,7 @@ def netdev_of(device: LinkDevice) -> str | None:
 
 
 def new_device(step: MakeRdma | RestoreRdma) -> bytes:
-    """Return the body of NEWLINK for a soft device."""
+    """Return the body of NEWLINK that makes a soft RDMA device."""
     return encode_attributes(
         [
             Attribute(rdma_read.Attr.DEV_NAME, step.name.encode() + b"\0"),
@@ -71,7 +71,7 @@ def new_device(step: MakeRdma | RestoreRdma) -> bytes:
 def make_device(
     netlink: Netlink, step: MakeRdma | RestoreRdma, patience: float = _END_PATIENCE
 ) -> None:
-    """Make a soft device in the namespace of `netlink`; do nothing if it is there already.
+    """Make a soft RDMA device in the namespace of `netlink`, unless it exists.
 
     A device whose interface has ended keeps its name for a moment, and is shown by then without an
     interface or not at all (ib_unregister_work); it is waited for, some seconds at most.
@@ -141,7 +141,10 @@ class PodRdma(Frozen):
             _move(self.pod, device, namespace)
 
     def find(self, netlink: Netlink, act: MoveRdma | GiveBackRdma) -> LinkDevice | None:
-        """Return the device by its PCI function where the act has one, else by its name."""
+        """Return an RDMA device, by its PCI function if the act has one, else by its name.
+
+        Or None.
+        """
         rdma_devices = _listed(netlink)
         named = next((one for one in rdma_devices if one.name == act.device), None)
         if act.pci is None or (named and self.pci_of(named.name) in (act.pci, None)):
@@ -149,7 +152,7 @@ class PodRdma(Frozen):
         return next((one for one in rdma_devices if self.pci_of(one.name) == act.pci), None)
 
     def inside(self, pci: PciAddress) -> LinkDevice | None:
-        """Return the RDMA device of a function that the pod can use, None if it has none."""
+        """Return the RDMA device of a PCI function in the pod; None without one."""
         return next((one for one in _listed(self.pod) if self.pci_of(one.name) == pci), None)
 
     def _alone(self, device: str) -> AbstractContextManager[None]:

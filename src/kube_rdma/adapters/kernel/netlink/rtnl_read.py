@@ -68,7 +68,7 @@ class Interface(Frozen):
     carrier: bool | None = None  # as Netdev.carrier: None while the interface is down
 
     def is_called(self, name: str) -> bool:
-        """Return whether the link holds `name`, which is unique in its namespace."""
+        """Return whether `name` is the link's name, or one of its alternative names."""
         return name == self.seen.name or name in self.alternative_names
 
     def ours(self, mark: str) -> bool:
@@ -145,7 +145,7 @@ def _addresses(netlink: codec.Netlink, index: int = 0) -> dict[int, list[tuple[A
 def address_holders(
     netlink: codec.Netlink, addresses: Collection[Address]
 ) -> tuple[tuple[InterfaceName, Address], ...]:
-    """Return name and address of links that have one of these addresses, without vanished links."""
+    """Return link name and address for each of these addresses that a link has."""
     holders = []
     for index, pairs in _addresses(netlink).items():
         mine = [address for address, _ in pairs if address in addresses]
@@ -250,7 +250,7 @@ def decode_address(payload: bytes) -> Iterator[tuple[int, Address, int]]:
 
 
 def is_permanent(payload: bytes) -> bool:
-    """Return whether the address of one answer to GETADDR stays until somebody removes it.
+    """Return whether the address in an answer to GETADDR never expires.
 
     What DHCP clients and router advertisements give has a lifetime (IFA_F_PERMANENT is not set).
     """
@@ -388,7 +388,10 @@ def resolve_nexthops(wanted: set[int], payloads: tuple[bytes, ...]) -> set[int]:
 
 
 def _paths(multipath: bytes) -> Iterator[int]:
-    """Yield the interface index of each hop of a multipath route; raise Unavailable if cut off."""
+    """Yield the interface index of each hop of a multipath route.
+
+    Raise Unavailable if malformed.
+    """
     at = 0
     while len(multipath) - at >= _PATH.size:
         length, _, _, index = _PATH.unpack_from(multipath, at)

@@ -121,7 +121,7 @@ def seen_functions(
 def changes(
     index: int, number: int, wanted: pools.FunctionSettings, now: pools.FunctionSettings
 ) -> Iterator[Setting]:
-    """Yield the messages that change function `number` of link `index` from `now` to `wanted`."""
+    """Yield the requests that change a virtual function's settings from `now` to `wanted`."""
 
     def setting(what: str, which: int, value: bytes) -> Setting:
         info = codec.encode_attributes([codec.Attribute(which, value)])

@@ -212,7 +212,7 @@ def _link(
 
 
 def _data(step: steps.MakeLink) -> list[Attribute]:
-    """Return the attributes of the kind (IFLA_INFO_DATA); raise Refused if it has no such mode.
+    """Return the attributes of a link's kind (IFLA_INFO_DATA); raise Refused for a bad mode.
 
     They are IFLA_MACVLAN_MODE, IFLA_IPVLAN_MODE or IFLA_IPOIB_*.
     """

@@ -156,7 +156,7 @@ def setting_refused(place: FunctionPlace, what: str, error: Unavailable) -> Kube
 
 
 def lost(link: PlannedHostLink, name: str, *, for_good: bool = False) -> HardwareGone:
-    """Return the error for a card's link that is neither in the pod nor on the node now.
+    """Return the error for a card's link that is neither in the pod nor on the node.
 
     That lasts a moment after the end of a namespace. `for_good`: the card is not in the machine any
     more.
@@ -186,7 +186,7 @@ def rdma_taken(name: str, on: str, other: str | None) -> Refused:
 
 
 def unmovable(device: str) -> Refused:
-    """Return the error for EOPNOTSUPP of ib_device_set_netns_put, which has two causes."""
+    """Return the error for an RDMA device that the kernel refuses to move (EOPNOTSUPP)."""
     return Refused(
         f"the RDMA device {device} cannot be moved into the pod: the node's devices are shared by "
         "all namespaces, or it is a soft device",

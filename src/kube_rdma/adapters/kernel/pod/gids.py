@@ -32,7 +32,7 @@ _EVERY = 4  # so often a look goes to the table's very end all the same
 
 
 class GidEntry(Frozen):
-    """A used entry of a GID table; the interface is named as its own namespace names it."""
+    """A used entry of an RDMA device's GID table, with the name of its interface."""
 
     value: str
     type: str
@@ -40,7 +40,7 @@ class GidEntry(Frozen):
 
 
 def listed(devices: Path, device: str) -> tuple[tuple[str, Address], ...]:
-    """Return the RoCE v2 GIDs of a device as addresses, each behind the name of its interface."""
+    """Return the RoCE v2 GIDs of a device, as pairs of interface and address."""
     gids: list[tuple[str, Address]] = []
     for port in _ports(devices / device):
         for entry in _entries(port, gap=None):
@@ -84,7 +84,7 @@ def _has_room(port: Path, entries: int) -> bool:
 
 
 def pci_of(devices: Path, device: str) -> PciAddress | None:
-    """Return the PCI function that a device sits on directly, None for other devices."""
+    """Return the PCI function of an RDMA device; None for one that is not on a function itself."""
     try:
         return PciAddress((devices / device / "device").resolve(strict=True).name)
     except (OSError, ValueError):
@@ -155,7 +155,7 @@ def _entries(port: Path, gap: int | None) -> Iterator[GidEntry]:
 
 
 def _read(path: str) -> str | None:
-    """Return the text of a file; None if it cannot be read, as an attribute of an empty entry."""
+    """Return the text of a file; None if it cannot be read, as for an empty GID entry."""
     try:
         return read_file(path).decode(errors="replace").strip()
     except OSError:

@@ -33,7 +33,7 @@ _OURS = frozenset(kind.value for kind in steps.VirtualKind)  # never a card's ow
 
 
 class PodLinks(Frozen):
-    """The links, addresses, routes and rules of one pod, and calls that change them.
+    """The network links, addresses, routes and rules of one pod, with calls that change them.
 
     `namespace` and `home` are descriptors of the pod's and the node's namespace.
     """
@@ -86,7 +86,7 @@ class PodLinks(Frozen):
         _send(self.pod, rtnl_write.make_link(here, self.namespace))
 
     def take(self, step: steps.TakeLink) -> None:
-        """Move a card's link into the pod and rename it, in one message, unless that is done."""
+        """Move a card's link into the pod and rename it, unless that is done already."""
         self._seen.clear()
         inside = rtnl_read.interfaces(self.pod)
         link_in_pod = pick(inside, step, step.name)
@@ -137,12 +137,12 @@ class PodLinks(Frozen):
         _send(self.pod, request, f"the route to {step.to} over {step.name}")
 
     def add_rule(self, step: steps.AddRule) -> None:
-        """Add a rule, unless just this one is there (rule_exists, net/core/fib_rules.c)."""
+        """Add a routing rule, unless it exists (rule_exists, net/core/fib_rules.c)."""
         act = f"the rule for {step.source}"
         _send(self.pod, rtnl_write.add_rule(step), act, harmless=errno.EEXIST)
 
     def remove_rule(self, undo: steps.RemoveRule) -> None:
-        """Remove a rule; do nothing if it is not there."""
+        """Remove a routing rule; do nothing if it does not exist."""
         act = f"removing the rule for {undo.source}"
         _send(self.pod, rtnl_write.remove_rule(undo), act, harmless=errno.ENOENT)
 
@@ -156,7 +156,7 @@ class PodLinks(Frozen):
                 _send(self.pod, request, f"removing {name}", harmless=errno.ENODEV)
 
     def remove_all(self, undo: steps.RemoveLinks) -> None:
-        """Remove links at once by their group, if it has no others; else one by one.
+        """Remove links at once by their group if the group has no others, else one by one.
 
         The kernel waits once for the group, and once for each single link.
         """
@@ -249,7 +249,7 @@ class PodLinks(Frozen):
 
 
 def remove_returned(node: Netlink, undo: steps.RemoveLink | steps.RemoveLinks) -> None:
-    """Remove links of a pod whose namespace is gone, and which are the node's now.
+    """Remove links made for a pod that the kernel moved to the node when its namespace ended.
 
     Most kinds end with the namespace. IPoIB interfaces return to the node, under their name or as
     devN (netns_refund in ipoib_link_ops, default_device_exit_net in net/core/dev.c).
@@ -326,7 +326,7 @@ def _rename(netlink: Netlink, link: rtnl_read.Interface, name: str) -> bool:
 
 
 def _free_name(netlink: Netlink, link: rtnl_read.Interface, name: str) -> None:
-    """Take an alternative name off a link that is to have it as its name.
+    """Remove an alternative name from a link that is to get it as its name.
 
     The kernel refuses it else (dev_get_valid_name, net/core/dev.c), and systemd-udevd makes the
     predictable name of a link that comes to the node under another one an alternative name of it.
@@ -351,7 +351,7 @@ def _restore(node: Netlink, here: rtnl_read.Interface, undo: steps.GiveBackLink)
 
 
 def _mac_of(here: rtnl_read.Interface, undo: steps.GiveBackLink) -> str:
-    """Return the MAC to restore; an IPoIB interface keeps its own, part of which changes."""
+    """Return the MAC to restore: for IPoIB the present one, part of which the kernel changes."""
     return here.seen.mac if here.hardware == errors.INFINIBAND else undo.mac
 
 
@@ -419,7 +419,7 @@ _ROOTS = (Path("/host/proc/sys"), Path("/proc/sys"))
 
 
 class PodSysctls:
-    """The sysctls of a namespace, until it is closed.
+    """Access to the sysctls of a pod's network namespace.
 
     net/ipv4/conf and net/ipv6/conf are opened inside, once each: what stands there is registered by
     namespace alone (devinet.c, addrconf.c), so it is looked up in this one, whoever does it
@@ -432,12 +432,12 @@ class PodSysctls:
         self._root = next((root for root in _ROOTS if root.is_dir()), _ROOTS[-1])
 
     def close(self) -> None:
-        """Close the folders."""
+        """Close the open folders of sysctls."""
         for descriptor in self._folders.values():
             os.close(descriptor)
 
     def write(self, step: steps.SetSysctl) -> None:
-        """Write ``net/ipv4/conf/net1/arp_ignore``; an optional one that is not there is left.
+        """Write a sysctl, such as ``net/ipv4/conf/net1/arp_ignore``; skip an optional missing one.
 
         Raise Refused when there is no such sysctl, the kernel does not take the value or the file
         may not be written, Unavailable when the namespace is gone.
@@ -472,7 +472,7 @@ class PodSysctls:
 
 
 def check_path(path: str) -> None:
-    """Refuse what is not a network sysctl: only those belong to a namespace."""
+    """Raise Refused for a path that is no network sysctl: only those belong to a namespace."""
     first, *others = path.split("/")
     if first != "net" or not others or set(others) & {"", ".", ".."}:
         raise Refused(

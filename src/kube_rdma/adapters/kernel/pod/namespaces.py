@@ -34,7 +34,7 @@ _DENIED = frozenset({errno.EPERM, errno.EACCES})
 
 
 def open_inside(namespace: Namespace, opener: Callable[[], T]) -> T:
-    """Call `opener` inside a namespace and return what it opened.
+    """Call `opener` inside of a network namespace, and return the descriptor that it opened.
 
     `opener` opens one descriptor and returns it; it must not start threads, which would stay in the
     namespace. Raise Unavailable when the namespace is gone, Refused when it may not be entered or
@@ -44,7 +44,7 @@ def open_inside(namespace: Namespace, opener: Callable[[], T]) -> T:
 
 
 def make_namespace() -> int:
-    """Make a namespace and return a descriptor of it; it ends with its last descriptor.
+    """Make a network namespace that lasts as long as its descriptor; return this.
 
     Raise Refused when none may be made.
     """
@@ -68,7 +68,7 @@ def _apart(enter: Callable[[], None], opener: Callable[[], T]) -> T:
 
 
 def links_inside(namespace: Namespace) -> tuple[PodLink, ...]:
-    """Return the interfaces of a namespace; raise as open_inside, Unavailable without an answer.
+    """Return the interfaces of a network namespace; raise as open_inside.
 
     A card that was moved into a pod is found here by its PCI address, whatever its name is there;
     the kernel tells it since Linux 5.14, of interfaces that sit on the function directly.

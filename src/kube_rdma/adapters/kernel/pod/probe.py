@@ -41,7 +41,7 @@ _CLOSER = ThreadPoolExecutor(1, "announcer")  # one thread for all pods
 
 
 class Announcer:
-    """Announces addresses of one pod; `link` returns an interface of it, or raises Unavailable.
+    """A sender of announcements (ARP, neighbour advertisements) of a pod's addresses.
 
     One packet socket for all: closing it waits until no processor can still use it (synchronize_net
     in packet_release, net/packet/af_packet.c), some 15 ms each time, which no pod should wait for.
@@ -53,13 +53,13 @@ class Announcer:
         self._packet: socket.socket | None = None
 
     def close(self) -> None:
-        """Close the packet socket in a thread of its own, so that no pod waits for it."""
+        """Close the packet socket in a thread, as closing may take 15 ms."""
         if self._packet:
             _CLOSER.submit(self._packet.close)
             self._packet = None
 
     def announce(self, step: Announce) -> None:
-        """Announce an address once; never raise, also if the link is down or no Ethernet."""
+        """Announce an address once; never raise, even if the link is down or is no Ethernet."""
         with suppress(OSError, Unavailable):
             link = self._link(step.name)
             if link.hardware != ETHERNET:
@@ -102,7 +102,7 @@ def _icmp_socket() -> socket.socket:
 
 
 def probe(step: Probe, namespace: int, netlink: Netlink, patience: float) -> None:
-    """Check that nobody answers for the address; `netlink` is bound to the same namespace.
+    """Raise Refused if another host has an address already, by ARP or neighbour solicitation.
 
     A link that has just come up may be without a carrier for a while, and nobody would hear the
     question. Raise Refused when somebody answers, Unavailable when nobody can be asked.
@@ -174,7 +174,7 @@ def advertiser(frame: bytes, address: Address) -> bytes | None:
 
 
 def frames(packet: socket.socket, until: float) -> Iterator[bytes]:
-    """Yield frames until the time `until`, without those for other hosts or VLANs.
+    """Yield received frames until the time `until`, without those for other hosts or VLANs.
 
     A process that gets no processor for a while finds the time over and answers in the socket:
     these count too, up to a number that nobody who floods the network can raise.

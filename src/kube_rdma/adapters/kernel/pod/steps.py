@@ -46,7 +46,7 @@ _HERE = "/proc/thread-self/ns/net"
 
 
 class PodNetwork(Protocol):
-    """One pod's network, from outside, as long as its sockets are open.
+    """Access from outside to the network of one pod: it runs, undoes and checks Steps.
 
     A path alone may lead into a later namespace; its inode tells which one it is.
     """
@@ -56,7 +56,7 @@ class PodNetwork(Protocol):
         """Return the inode of the namespace, None when it is gone."""
 
     def run(self, step: steps.Step) -> None:
-        """Run a Step; do nothing if it is done already.
+        """Run a Step of a plan; do nothing if it is done already.
 
         Raise Refused when the asker must change something, Unavailable when something is gone,
         busy or late.
@@ -79,7 +79,7 @@ class PodNetwork(Protocol):
 def open_pod(
     netns: Namespace | None, *, patience: float = PATIENCE, rdma: Path = DEVICES
 ) -> Iterator[PodNetwork]:
-    """Open the network of the pod behind `netns` from this thread's namespace, the node's.
+    """Open a pod's network by its namespace's descriptor `netns`, from the node's namespace.
 
     Without `netns` the pod's namespace is gone, and only undo() works. An open network keeps the
     namespace alive, so close it soon. `patience` bounds AwaitGid and the wait for a carrier, in
@@ -222,7 +222,7 @@ def seen_device(
 
 
 class _GonePod:
-    """A pod whose namespace is gone: what was virtual went with it, what was a card's came back.
+    """The network of a pod whose namespace is gone: only cards are left to restore, on the node.
 
     Only the links and functions of cards are left to restore, with the node's settings.
     """

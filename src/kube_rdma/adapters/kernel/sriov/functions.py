@@ -41,13 +41,13 @@ log = structlog.get_logger()
 
 
 def write_attribute(path: Path, text: str) -> None:
-    """Write a file of sysfs, in one call as the kernel wants it; raise OSError."""
+    """Write a file of sysfs in one system call; raise OSError."""
     with closed_after(os.open(path, os.O_WRONLY | os.O_CLOEXEC)) as descriptor:
         os.write(descriptor, text.encode())
 
 
 class SriovCards(Frozen):
-    """The cards of one sysfs. `write` and the patience, in seconds, are for tests.
+    """The cards in one sysfs whose virtual functions can be made and removed.
 
     `give` tells a card the addresses of its functions of these numbers, and raises KubeError;
     None: their drivers choose.
@@ -60,7 +60,7 @@ class SriovCards(Frozen):
     lock_patience: float = 10.0
 
     def make(self, act: pools.SetFunctions) -> None:
-        """Make the virtual functions; on return they are there and, with autoprobe, have drivers.
+        """Make or remove virtual functions, until a card has as many as wanted.
 
         A second call only gives addresses and drivers to functions that have no driver. Raise
         Refused for what the card, its driver or the machine cannot do, and where /sys cannot be

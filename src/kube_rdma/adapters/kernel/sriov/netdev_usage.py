@@ -67,7 +67,7 @@ def read_uses(
 
 
 def _own(link: SeenLink) -> Iterator[tuple[Address, int]]:
-    """Return the addresses of a link that are not link-local."""
+    """Return the addresses of a link, except link-local ones."""
     return (pair for pair in link.addresses if not pair[0].is_link_local)
 
 
@@ -114,7 +114,7 @@ def _same(tree: SysfsTree, link: SeenLink) -> bool:
 
 
 def decode_guest(payload: bytes) -> Iterator[tuple[int, str]]:
-    """Yield index and MAC in one answer to GETNEIGH; none of groups and of a bridge's entries."""
+    """Yield index and MAC of a neighbour in one answer to GETNEIGH; skip groups and bridges."""
     (family, index, _, flags, _), attributes = split(_NEIGHBOUR, payload)
     mac = attributes.get(_LLADDR, b"")
     if family == AF_BRIDGE and flags & _SELF and mac and not mac[0] & _GROUP_BIT:
@@ -127,7 +127,7 @@ _LUSTRE = re.compile(r"MGC([0-9a-fA-F.:]+)@\w+")
 
 
 def storage_servers(tree: SysfsTree, nfs: Path = NFS_SERVERS) -> Iterator[tuple[str, Address]]:
-    """Yield the name for people and the address of each server of mounted storage.
+    """Yield description and address of each server of mounted network storage.
 
     NFS lists its servers for each network namespace (nfs_server_list_show, fs/nfs/client.c); NVMe
     over fabrics has them in sysfs (nvme_sysfs_show_address, drivers/nvme/host/sysfs.c); Lustre

@@ -31,7 +31,7 @@ FABRIC_PATIENCE = 10.0  # seconds; a subnet manager sweeps every few ones
 
 
 class FunctionDrivers(Frozen):
-    """Virtual functions in the sysfs whose class/infiniband is `devices`.
+    """Access to virtual functions' drivers in the sysfs with class/infiniband `devices`.
 
     `write` and the patience, in seconds, are for tests.
     """
@@ -47,7 +47,7 @@ class FunctionDrivers(Frozen):
         return self.devices.parent.parent / "bus/pci"
 
     def rebind(self, step: RebindFunction) -> None:
-        """Bind a function's driver anew, unless the node has its RDMA device with the GUID.
+        """Unbind and bind a function's driver, unless its RDMA device has the wanted GUID.
 
         Raise Refused when /sys may not be written, Unavailable when the function is gone, busy, or
         does not come up in time.
@@ -69,7 +69,7 @@ class FunctionDrivers(Frozen):
             self._await(step)
 
     def await_partition(self, step: AwaitPartition, inside: Path | None) -> None:
-        """Wait for a partition; `inside` is the device's folder where a pod has it.
+        """Wait until a port of the function is a member of an InfiniBand partition.
 
         Raise Refused if no port is a member in time.
         """
@@ -89,7 +89,7 @@ class FunctionDrivers(Frozen):
             raise inactive_port(pci, tuple(self._states(pci, inside)), self.fabric_patience)
 
     def _states(self, pci: PciAddress, inside: Path | None) -> Iterator[str]:
-        """Yield the state of each port, such as ACTIVE of ``4: ACTIVE``."""
+        """Yield the state of each port of the function, such as ACTIVE."""
         for file in self._port_files(pci, inside, "state"):
             with suppress(OSError):
                 yield file.read_text().strip().partition(": ")[2]

@@ -62,10 +62,10 @@ PortName = tuple[str, int]  # device and port
 
 
 class CounterFiles:
-    """The counters of devices below one sysfs root; keep one, for it reads GID tables by turns."""
+    """A reader of RDMA devices' counters below one sysfs root; keep one for all rounds."""
 
     def __init__(self, root: Path, *, gid_tables: int = GID_TABLES) -> None:
-        """Read at most `gid_tables` GID tables anew in each look, over all ports together."""
+        """Count the GIDs of at most `gid_tables` tables in each round."""
         self._root = root
         self._tables = gid_tables
         self._gids: dict[PortName, int] = {}
@@ -74,7 +74,7 @@ class CounterFiles:
         self._folders: _KnownFolders = {}
 
     def read(self) -> CounterReadings:
-        """Read all devices and ports now; none where the kernel has no RDMA.
+        """Read the counters of all devices and ports now; none where the kernel has no RDMA.
 
         Of the GID tables those are read that have waited longest; others are as they were.
         """
@@ -168,7 +168,7 @@ class _CounterReader:
         return CounterReadings(tuple(device for device in read if device), self.unread)
 
     def texts(self, paths: Iterable[str], folder: int) -> list[bytes]:
-        """Return the files' texts without white space around them, empty if a file says nothing."""
+        """Return the stripped contents of files; empty where a file cannot be read."""
         said = read_each(paths, folder, PAGE)
         self.unread += sum(isinstance(one, int) and one not in _SILENT for one in said)
         return [one.strip() if isinstance(one, bytes) else b"" for one in said]
@@ -197,7 +197,7 @@ class _CounterReader:
             )
 
     def _pcie(self, device: int, pci: PciAddress) -> PcieLink | None:
-        """Return a card's PCIe link; None for virtual functions, or if an end says too little."""
+        """Return a card's PCIe link; None for a virtual function, or if too little is known."""
         with suppress(OSError):
             os.stat("device/physfn", dir_fd=device)
             return None  # a virtual function has no link of its own
@@ -236,7 +236,7 @@ class _CounterReader:
             return listed.numbers
 
     def _listed(self, path: str, folder: int) -> _KnownFolder:
-        """Return the names in a folder; those that it had earlier, if it is still the same one.
+        """Return the names of a folder's files, from the last round if it is still the same.
 
         No two folders of a sysfs ever have the same inode number (fs/kernfs/dir.c). Before Linux
         5.14 a driver made the files when the folder could be seen, so names do not hold for ever.

@@ -58,10 +58,11 @@ _SPELLINGS = {"<unknown>": "UNKNOWN"}
 
 
 def read_survey(root: SysfsRoot | SysfsTree, *, brief: bool = False) -> Survey:
-    """Return all that the sysfs tree at `root`, or one that is open already, shows of RDMA.
+    """Return all that a sysfs tree shows of RDMA devices, functions and interfaces.
 
-    `brief`: of each GID table the first used entry alone, by which a port has an address; a table
-    has hundreds of entries, each a file, and a node a thousand tables.
+    `root` is the tree, or one that is open already. `brief`: of each GID table the first used entry
+    alone, by which a port has an address; a table has hundreds of entries, each a file, and a node
+    a thousand tables.
 
     A tree without class/infiniband has no devices, which is not a fault. The namespace mode is not
     in sysfs and stays UNKNOWN. Never raises for what the tree holds or lacks: see Survey.faults.
@@ -92,7 +93,7 @@ def read_survey(root: SysfsRoot | SysfsTree, *, brief: bool = False) -> Survey:
 
 
 def read_devices(root: Path, names: Iterable[str]) -> tuple[tuple[Device, ...], CharDevice | None]:
-    """Return the existing ones of these devices, and the connection manager's node; drop faults.
+    """Return those of these devices that exist, and rdma_cm's device node; ignore faults.
 
     For a pod that has just got them: a survey of a large node takes 0.2 s, this some milliseconds.
     """
@@ -135,7 +136,7 @@ def _device(
     *,
     brief: bool = False,
 ) -> Device | None:
-    """Return one device; None, and a single fault, if it is not there (any more)."""
+    """Return one RDMA device; None, with a single fault, if it does not exist."""
     path = f"{DEVICES}/{name}"
     if tree.place(path, required=True) is None:
         return None
@@ -201,7 +202,7 @@ def _port(tree: SysfsTree, ports: str, number: int, *, brief: bool) -> Port:
 
 
 def port_states(tree: SysfsTree, port: str) -> tuple[PortState, PhysicalState]:
-    """Return the logical and the physical state of the port at `port`; UNKNOWN if not readable."""
+    """Return logical and physical state of the port in folder `port`; UNKNOWN if unreadable."""
     return (
         _word(tree, f"{port}/state", PortState, numbered=True),
         _word(tree, f"{port}/phys_state", PhysicalState, numbered=True),
@@ -324,13 +325,13 @@ def _spelled(tree: SysfsTree, path: str, text: str | None, words: type[Word]) ->
 
 
 def _numbered(tree: SysfsTree, path: str) -> str | None:
-    """Return the words behind the number, such as ACTIVE of ``4: ACTIVE``."""
+    """Return the word behind the number in a sysfs text, such as ACTIVE of ``4: ACTIVE``."""
     text = tree.matching(path, _NUMBERED)
     return text.partition(": ")[2] if text else None
 
 
 def _rate(tree: SysfsTree, path: str) -> float | None:
-    """Return the Gb/s of ``100 Gb/sec (4X EDR)``; None if the driver tells no width."""
+    """Return the Gb/s in a sysfs text such as ``100 Gb/sec (4X EDR)``; None without a rate."""
     text = tree.text(path, required=False)
     match = _RATE.match(text) if text else None
     if text and not match:
@@ -339,7 +340,7 @@ def _rate(tree: SysfsTree, path: str) -> float | None:
 
 
 def _lid(tree: SysfsTree, path: str) -> int | None:
-    """Return the local identifier of a file such as ``0x1a``; None while it is not assigned."""
+    """Return a port's local identifier from a text such as ``0x1a``; None while unassigned."""
     text = tree.matching(path, _LID)
     lid = int(text, 16) if text else 0
     return None if lid in _NO_LID else lid

@@ -20,10 +20,11 @@ _DELETED = " (deleted)"  # d_path, fs/d_path.c: how the kernel shows a path that
 
 
 class SysfsFiles:
-    """The files below one root; paths are relative to it, and methods raise OSError.
+    """Access to files below one root, such as /sys.
 
-    A mount that is attached nowhere has a root that only its descriptor leads to: /proc/self/fd/N
-    is opened as it is, and the kernel shows places in it from ``/`` on (d_path, fs/d_path.c).
+    Paths are relative to the root, and methods raise OSError. A mount that is attached nowhere has
+    a root that only its descriptor leads to: /proc/self/fd/N is opened as it is, and the kernel
+    shows places in it from ``/`` on (d_path, fs/d_path.c).
     """
 
     def __init__(self, root: Path) -> None:
@@ -36,12 +37,12 @@ class SysfsFiles:
         return read_file(f"{self._root}/{path}")
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a folder, in no order."""
+        """Return the names in a folder, unsorted."""
         with os.scandir(f"{self._root}/{path}") as entries:
             return [entry.name for entry in entries]
 
     def entries(self, path: str, indexes: Iterable[int]) -> Iterator[tuple[int, bytes | OSError]]:
-        """Yield the files named `indexes` in a folder; its path is walked once for all of them."""
+        """Yield the content of each file named by `indexes` in a folder."""
         folder = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for index in indexes:
@@ -53,18 +54,18 @@ class SysfsFiles:
             os.close(folder)
 
     def target(self, path: str) -> str:
-        """Return the target of a link, as it stands."""
+        """Return the target of a symbolic link, unresolved."""
         return os.readlink(f"{self._root}/{path}")  # noqa: PTH115  # a Path costs more
 
     def place(self, path: str) -> str | None:
-        """Return the real path, links followed; None for one out of the tree."""
+        """Return the real path of a file, with links followed; None outside of the tree."""
         real = _real_path(f"{self._root}/{path}")
         if real.startswith(f"{self._shown}/"):
             return real[len(self._shown) + 1 :]
         return None
 
     def holds(self, path: str) -> bool:
-        """Return whether something exists at a path, links followed."""
+        """Return whether a file exists at a path, with links followed."""
         return os.path.exists(f"{self._root}/{path}")  # noqa: PTH110  # a Path costs more
 
 
@@ -77,7 +78,7 @@ def _same(root: Path, real: str) -> bool:
 
 
 def _real_path(path: str) -> str:
-    """Return the real path of one that exists, links followed; raise OSError without.
+    """Return a file's real path, with links followed; raise OSError if it does not exist.
 
     The kernel knows (proc_pid_fd(5)): three system calls, where os.path.realpath has one for each
     name on the way. Nothing is opened by O_PATH, so no FIFO blocks and no device hears of it.
@@ -93,7 +94,10 @@ def _real_path(path: str) -> str:
 
 
 def read_file(path: str, folder: int | None = None) -> bytes:
-    """Return the begin of a file, in three system calls; `folder` is open, `path` below it."""
+    """Return the first bytes of a file at `path` below the open `folder`.
+
+    It takes three system calls.
+    """
     descriptor = os.open(path, _FLAGS, dir_fd=folder)
     try:
         return os.read(descriptor, PAGE)
@@ -102,7 +106,7 @@ def read_file(path: str, folder: int | None = None) -> bytes:
 
 
 def read_each(paths: Iterable[str], folder: int, size: int) -> list[bytes | int]:
-    """Return the begins of files below a folder that is open, or the number of each one's error.
+    """Return the first bytes of each file below an open folder, or the errno of its error.
 
     A node has ten thousands of counters: nothing is called for a file but the kernel.
     """

@@ -47,7 +47,7 @@ def is_auxiliary(name: str) -> bool:
 
 
 def soft_identity(link: str, netdev: str | None) -> str:
-    """Return the identity of a device without hardware; its name alone while no netdev is known."""
+    """Return a soft RDMA device's identity: ``name@interface``, or its name while it has none."""
     return f"{link}@{netdev}" if netdev else link
 
 
@@ -60,13 +60,13 @@ def netdev_name(tree: SysfsTree, path: str, name: str | None) -> str | None:
 
 
 def lower_netdevs(tree: SysfsTree, netdev: str) -> tuple[str, ...]:
-    """Return interfaces right below `netdev`: slaves of a bond, ports of a bridge, vlan parents."""
+    """Return the interfaces that `netdev` is built on: a bond's slaves, a vlan's parent."""
     names = tree.names(f"class/net/{netdev}", required=False)
     return tuple(name.removeprefix(_LOWER) for name in names if name.startswith(_LOWER))
 
 
 def upper_netdevs(tree: SysfsTree, netdev: str) -> tuple[str, ...]:
-    """Return interfaces of this namespace right above `netdev`: its bond, its bridge, its vlans."""
+    """Return the interfaces built on `netdev`: its bond, its bridge, its vlans."""
     names = tree.names(f"class/net/{netdev}", required=False)
     return tuple(name.removeprefix(_UPPER) for name in names if name.startswith(_UPPER))
 
@@ -74,7 +74,10 @@ def upper_netdevs(tree: SysfsTree, netdev: str) -> tuple[str, ...]:
 def find_site(
     tree: SysfsTree, pci: PciTree, netdevs: NetdevTree, path: str, ports: tuple[Port, ...]
 ) -> DeviceSite:
-    """Return the site of the device at `path`; `ports` name its interface where sysfs does not."""
+    """Return where the RDMA device at `path` sits: PCI position and interfaces.
+
+    `ports` name its interface where sysfs does not.
+    """
     parent = netdev_name(tree, f"{path}/parent", tree.text(f"{path}/parent", required=False))
     place = None if parent else tree.place(f"{path}/device")
     if place is not None:
@@ -108,7 +111,7 @@ def find_site(
 
 
 def _seat_below(tree: SysfsTree, pci: PciTree, netdev: str) -> PciPosition | None:
-    """Return where an interface's function sits, or the only one right below it (vlan, bond)."""
+    """Return the PCI position of an interface, or of the only one that it is built on; or None."""
     seat = pci.seat(tree.place(f"class/net/{netdev}"))
     if seat:
         return seat
@@ -136,7 +139,10 @@ def read_functions(tree: SysfsTree, pci: PciTree, seen: NetdevTree) -> tuple[Fun
     functions: dict[PciAddress, Function] = {}
 
     def add(place: str | None, like: Function | None = None) -> Function | None:
-        """Read the function at `place`, which has the ids of one `like` it."""
+        """Read the PCI function at `place`.
+
+        With `like`, take vendor and device id from that one.
+        """
         seat = pci.seat(place)
         ids = (like.vendor, like.device) if like else (pci.ids(place) if place else None)
         if place is None or seat is None or ids is None:
@@ -179,7 +185,7 @@ def _functions_netdevs(tree: SysfsTree, seen: NetdevTree) -> dict[str, tuple[Net
 
 
 class NetdevTree:
-    """The interfaces of one sysfs tree, each read once. Faults go to the tree."""
+    """The network interfaces of one sysfs tree, each read once; faults go to the tree."""
 
     def __init__(self, tree: SysfsTree) -> None:
         self._tree = tree
@@ -224,7 +230,7 @@ class NetdevTree:
         return bool(self._tree.text(f"{uplink}/phys_switch_id", required=False))
 
     def dev_port(self, name: str) -> int:
-        """Return the number of the port that an interface belongs to, from 0."""
+        """Return the number of the card's port that an interface belongs to, from 0."""
         return self._tree.number(f"{NETDEVS}/{name}/dev_port") or 0
 
     def _netdev(self, name: str, *, several: bool) -> Netdev | None:

@@ -32,7 +32,7 @@ _GPU_CLASSES = frozenset({0x03, 0x12})  # include/linux/pci_ids.h: display, proc
 
 @lru_cache(1 << 14)
 def pci_address(name: str) -> PciAddress | None:
-    """Return the PCI function that a name stands for, None if it stands for none."""
+    """Return a text as a PCI address; None if it is none."""
     try:
         return PciAddress(name)
     except ValueError:
@@ -40,7 +40,7 @@ def pci_address(name: str) -> PciAddress | None:
 
 
 def function_above(place: str | None) -> str | None:
-    """Return the place of the nearest PCI function at or above `place`, None without one."""
+    """Return the path of the nearest PCI function at or above `place`, None without one."""
     while place:
         above, _, last = place.rpartition("/")
         if pci_address(last):
@@ -71,14 +71,14 @@ class PciTree:
         return self._seats[function]
 
     def vf_index(self, place: str) -> int | None:
-        """Return the number that the physical function gives the virtual one at `place`, if any."""
+        """Return the index of the virtual function at `place`; None if it is not virtual."""
         seat = self.seat(place)
         if seat is None or self.seat(self._physical.get(place)) is None:
             return None
         return self._indexes.get(seat.pci)
 
     def of_class(self, bases: Collection[int]) -> Iterator[str]:
-        """Yield the addresses of functions of these base classes (the upper byte), in their order.
+        """Yield the addresses of PCI functions of these base classes, in order.
 
         Virtual functions of cards that were read by then are passed over unread: their class is
         that of their card (SR-IOV specification, 3.4.1.6). A card that the caller reads before it
@@ -92,12 +92,15 @@ class PciTree:
                 yield name
 
     def ids(self, place: str) -> tuple[int, int] | None:
-        """Return vendor and device of the function at `place`; None, and a fault, without one."""
+        """Return vendor and device id of the PCI function at `place`.
+
+        None, with a fault, without.
+        """
         vendor, device = self._number(f"{place}/vendor"), self._number(f"{place}/device")
         return None if vendor is None or device is None else (vendor, device)
 
     def group(self, place: str) -> IommuGroup | None:
-        """Return the IOMMU group of the function at `place`, with the devices that share it.
+        """Return the IOMMU group of the PCI function at `place`, with all devices in it.
 
         Its name is that of vfio where no IOMMU is (vfio_noiommu_group_alloc, drivers/vfio/group.c).
         """
@@ -114,7 +117,7 @@ class PciTree:
         return replace(group, others=tuple(one for one in group.others if one[0] != own))
 
     def check_relations(self) -> None:
-        """Blame the links of physical and virtual functions that contradict each other.
+        """Add faults where links between physical and virtual functions contradict each other.
 
         Only functions that were asked for are looked at: the links of one that nobody sits on
         change nothing in the survey.
@@ -183,7 +186,7 @@ class PciTree:
         )
 
     def _virtual(self, function: str) -> tuple[PciAddress, ...]:
-        """Return the virtual functions that a physical one lists, in the order of their index."""
+        """Return the virtual functions of a physical one, ordered by index."""
         tree = self._tree
         names = (_VIRTUAL.fullmatch(name) for name in tree.names(function))
         addresses: dict[PciAddress, None] = {}
@@ -203,7 +206,7 @@ class PciTree:
         return tuple(addresses)
 
     def _numa(self, path: str) -> int | None:
-        """Return the NUMA node in a function's file; None for the kernel's -1."""
+        """Return the NUMA node of a PCI function; None if it has none (-1)."""
         text = self._tree.text(path, required=False)
         if text is None or text == "-1":
             return None
@@ -213,7 +216,7 @@ class PciTree:
         return None
 
     def _number(self, path: str, *, required: bool = True) -> int | None:
-        """Return the hexadecimal number in a file, as PCI files have it (``0x15b3``)."""
+        """Return the hexadecimal number in a file of a PCI function, such as ``0x15b3``."""
         text = self._tree.matching(path, _HEX, required=required)
         return int(text, 16) if text else None
 
@@ -226,7 +229,7 @@ _UNKNOWN = 255  # PCIE_LNK_WIDTH_UNKNOWN of include/linux/pci.h
 
 
 def pcie_rate(width: str, speed: str) -> tuple[int, float] | None:
-    """Return lanes, and GT/s of a lane; None where the kernel does not know one of them."""
+    """Return a PCIe link's lanes, and GT/s of a lane; None if the kernel lacks one of them."""
     lanes = int(width) if _LANES.fullmatch(width) else 0
     match = _SPEED.match(speed)
     return (lanes, float(match[1])) if match and 0 < lanes < _UNKNOWN else None
@@ -235,7 +238,7 @@ def pcie_rate(width: str, speed: str) -> tuple[int, float] | None:
 def pcie_link(
     pci: PciAddress, now: tuple[int, float] | None, ends: Iterable[tuple[int, float] | None]
 ) -> PcieLink | None:
-    """Return a card's link, as able as the weaker of its ends; None where too little is known."""
+    """Return a card's PCIe link, with the capability of its weaker end; None if unknown."""
     able = [end for end in ends if end is not None]
     if now is None or not able:
         return None

@@ -25,7 +25,7 @@ _HEADER, _REGISTER = struct.Struct("<I"), struct.Struct("<H")
 def read_bridges(
     ports: Iterable[PciAddress], sysfs: SysfsRoot | None = None
 ) -> tuple[ObservedBridge, ...]:
-    """Return ACS Control of these ports; raise Unavailable if it cannot be read of each."""
+    """Return the ACS Control registers of these ports; raise Unavailable if one is unreadable."""
     tree = SysfsTree(sysfs)
     bridges = []
     for pci in ports:
@@ -41,7 +41,7 @@ def read_bridges(
 
 
 def acs_control(config: bytes) -> int | None:
-    """Return ACS Control in a function's configuration, 0 without ACS; None if it is cut short."""
+    """Return ACS Control in a PCI configuration, 0 without ACS; None if it is cut short."""
     if len(config) == _CONVENTIONAL:
         return 0
     if len(config) < _WHOLE:
@@ -55,7 +55,7 @@ def acs_control(config: bytes) -> int | None:
 def read_domains(
     functions: Iterable[PciAddress], sysfs: SysfsRoot | None = None
 ) -> tuple[ObservedDomain, ...]:
-    """Return the types of these functions' IOMMU domains; raise Unavailable if one is not told.
+    """Return the IOMMU domain types of these functions; raise Unavailable if one is unknown.
 
     A function without a group has no IOMMU in front of it.
     """
@@ -75,7 +75,7 @@ def read_domains(
 
 
 def _capabilities(config: bytes) -> Iterator[tuple[int, int]]:
-    """Yield number and place of extended capabilities: 16 bits number, 4 version, 12 next."""
+    """Yield number and offset of each extended capability in a PCI configuration."""
     at = _EXTENDED
     for _ in range(_MOST):
         header = int(_HEADER.unpack_from(config, at)[0])

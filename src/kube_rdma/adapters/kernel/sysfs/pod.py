@@ -23,7 +23,7 @@ _CLOEXEC, _CREATE, _READ_ONLY = 1, 6, 0x1 | 0x2 | 0x4 | 0x8  # FSCONFIG_CMD_CREA
 
 
 class PodSysfs:
-    """The sysfs that shows a pod's RDMA devices: the node's, or one mounted in the pod's namespace.
+    """The sysfs that shows a pod's RDMA devices: the node's, or one mounted for the pod.
 
     `node` is the node's /sys/class/infiniband, `namespace` a descriptor of the pod's.
     """
@@ -34,12 +34,12 @@ class PodSysfs:
         self._mount: int | None = None
 
     def close(self) -> None:
-        """Unmount what was mounted."""
+        """Unmount the pod's sysfs, if one was mounted."""
         if self._mount is not None:
             os.close(self._mount)
 
     def devices(self, device: str) -> Path:
-        """Return the class/infiniband that shows `device`, the node's if none can be mounted."""
+        """Return the class/infiniband folder that shows `device`: the pod's, else the node's."""
         if (self.node / device).exists():
             return self.node
         try:

@@ -103,7 +103,7 @@ def record(
     routes: Callable[[], tuple[str, ...] | None],
     to: Path,
 ) -> tuple[int, tuple[Fault, ...]]:
-    """Copy what a survey reads of `sysfs`, and what two readers of netlink answer, into `to`.
+    """Copy to the folder `to` what a survey reads of `sysfs`, and two netlink answers.
 
     They are read_links and read_default_routes, or what was recorded of them. Return how many files
     there are in it now, and what could not be copied. Raise Refused when `to` holds something
@@ -233,7 +233,7 @@ class _Copy:
 
 
 def _ask_netlink(ask: Callable[[], LinkView | tuple[str, ...] | None]) -> dict[str, object] | None:
-    """Call a reader of netlink and return its answer as the JSON file has it; None for nothing."""
+    """Call a reader of netlink and return its answer as a JSON object; None for no answer."""
     try:
         answer = ask()
     except Unavailable as error:

@@ -22,7 +22,10 @@ _MOST_LINKS = 40  # on one way: MAXSYMLINKS, include/linux/namei.h
 
 
 class TextEntry(Frozen):
-    """A line of a text: a file with its `content`, a link with its `target`, else a folder."""
+    """An entry in the text of a recorded tree: a file with `content`, a link, or a folder.
+
+    A link has a `target`.
+    """
 
     path: str
     content: bytes | None = None
@@ -80,13 +83,14 @@ def _expanded(path: str) -> list[str]:
 
 
 class RecordedText:
-    """The tree of a text; every path is relative to its root. Methods raise OSError.
+    """A sysfs tree that is recorded as a text, with the methods of SysfsFiles.
 
-    It answers as SysfsFiles does of the folder that the lab writes of the same text.
+    Paths are relative to its root, and methods raise OSError. It answers as SysfsFiles does of the
+    folder that the lab writes of the same text.
     """
 
     def __init__(self, name: str, text: str) -> None:
-        """Read the tree out of `text`; `name` is what people call the machine."""
+        """Parse the recorded tree in `text`; `name` is the machine's name for people."""
         self.name = name
         self._files: dict[str, bytes] = {}
         self._links: dict[str, str] = {}
@@ -127,7 +131,7 @@ class RecordedText:
                 yield index, error
 
     def target(self, path: str) -> str:
-        """Return the target of a link, as it stands."""
+        """Return the target of a symbolic link, unresolved."""
         place, last = self._above(path)
         entry = f"{place}{last}"
         if entry in self._links:
@@ -135,14 +139,14 @@ class RecordedText:
         raise _error(errno.EINVAL if self._is_present(entry) else errno.ENOENT, path)
 
     def place(self, path: str) -> str | None:
-        """Return the real path, links followed; None for one out of the tree."""
+        """Return the real path of a file, with links followed; None outside of the tree."""
         try:
             return self._real(path) or None
         except PermissionError:
             return None
 
     def holds(self, path: str) -> bool:
-        """Return whether something exists at a path, links followed."""
+        """Return whether a file exists at a path, with links followed."""
         try:
             self._real(path)
         except OSError:
@@ -150,7 +154,7 @@ class RecordedText:
         return True
 
     def _folder(self, path: str) -> dict[str, None]:
-        """Return the names in a folder, which is made with all above it."""
+        """Return the names in a folder, after making it and all folders above it."""
         if path not in self._folders:
             above, _, last = path.rpartition("/")
             self._folder(above)[last] = None
@@ -166,7 +170,7 @@ class RecordedText:
         raise _error(errno.EISDIR if place in self._folders else errno.ENOENT, path)
 
     def _above(self, path: str) -> tuple[str, str]:
-        """Return the real folder of a path, ready to be put before its last name, and that name."""
+        """Return the real path of the folder above a path, with a slash; and the last name."""
         above, _, last = path.rstrip("/").rpartition("/")
         folder = self._real(above)
         if folder not in self._folders:
@@ -174,7 +178,7 @@ class RecordedText:
         return f"{folder}/" if folder else "", last
 
     def _real(self, path: str) -> str:
-        """Return a path, walked name by name; raise PermissionError for one out of the tree."""
+        """Return the real path of a path; raise PermissionError for one outside of the tree."""
         place: list[str] = []
         pending, links = path.split("/")[::-1], 0
         while pending:

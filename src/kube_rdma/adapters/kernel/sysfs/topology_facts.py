@@ -28,9 +28,9 @@ _ARCHES = {"x86_64": "x86_64", "aarch64": "arm64", "ppc64le": "ppc64"}
 
 
 def facts_of(nets: Iterable[PlacedNet], sysfs: SysfsRoot | None = None) -> TopologyFacts:
-    """Return facts of the functions on the way to these devices; of a recorded tree no processors.
+    """Return facts for NCCL's topology: of PCI functions up to these devices, and of processors.
 
-    What cannot be read is left out, as NCCL does it.
+    A recorded tree has no processors. What cannot be read is left out, as NCCL does it.
     """
     tree = SysfsTree(sysfs)
     functions: dict[PciAddress, PciFacts] = {}
@@ -49,7 +49,7 @@ def facts_of(nets: Iterable[PlacedNet], sysfs: SysfsRoot | None = None) -> Topol
 
 
 def read_processor(cpuinfo: Path = _CPUINFO, machine: str | None = None) -> Processor | None:
-    """Return the first processor; None on a machine that NCCL has no word for."""
+    """Return facts of the first processor; None for an architecture unknown to NCCL."""
     arch = _ARCHES.get(machine or platform.machine())
     if arch is None:
         return None

@@ -27,7 +27,10 @@ _SILENT = frozenset({errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP})
 
 
 class SysfsTree:
-    """One sysfs root, by default /sys. Paths given and those in `faults` are relative to it."""
+    """A reader of one sysfs root, by default /sys, that collects faults.
+
+    Paths given and those in `faults` are relative to the root.
+    """
 
     def __init__(self, root: SysfsRoot | None = None) -> None:
         self._store: RecordedText | SysfsFiles
@@ -102,7 +105,7 @@ class SysfsTree:
         return tuple(sorted(set(names).difference(odd) if odd else names))
 
     def table(self, path: str) -> dict[int, str]:
-        """Return index and text of each entry of a numbered table (a port's gids), in order.
+        """Return index and text of each entry of a numbered folder, such as a port's gids.
 
         An entry that the kernel refuses with EINVAL is unused: that is how kernels before 4.19 say
         so.
@@ -137,7 +140,7 @@ class SysfsTree:
         return texts
 
     def link(self, path: str) -> str | None:
-        """Return the last name of a link's target, which need not exist; None where no link is."""
+        """Return the last part of a link's target, which need not exist; None without a link."""
         try:
             target = self._store.target(path)
         except OSError as error:
@@ -171,7 +174,7 @@ class SysfsTree:
         return self._store.holds(path)
 
     def _decode(self, path: str, data: bytes, index: int | None = None) -> str | None:
-        """Return the text of a file, or of a table's entry `index`; None and a fault if none."""
+        """Return bytes of a file or table entry as text; None, with a fault, if they are none."""
         try:
             text = data.decode().strip()
         except UnicodeDecodeError:

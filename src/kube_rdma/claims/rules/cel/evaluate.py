@@ -27,7 +27,7 @@ _COMPARED = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 
 class _Domains(dict[str, dict[str, object]]):
-    """Attributes or capacities by domain; every domain has a map, most an empty one."""
+    """A map of attributes or capacities by domain; an unknown domain has an empty map."""
 
     def __init__(self, driver: str, values: Mapping[str, object]) -> None:
         for name, value in values.items():
@@ -39,7 +39,7 @@ class _Domains(dict[str, dict[str, object]]):
 
 
 class Selectors:
-    """An evaluator of selectors, for one claim or a few; `steps` counts what they took so far."""
+    """An evaluator of CEL selectors, for one claim or a few; `steps` counts its work."""
 
     def __init__(self) -> None:
         self.steps = self._most = 0

@@ -51,13 +51,16 @@ class EvaluationError(ValueError):
 
 
 class Quantity(Frozen, order=True):
-    """A quantity of Kubernetes."""
+    """A Kubernetes quantity as a value of CEL."""
 
     number: Fraction
 
 
 class Semver(Frozen, order=True):
-    """A version by its precedence (semver.org 2.0.0, 11): what is built has no part in it."""
+    """A semantic version as a value of CEL, ordered by precedence; build metadata is ignored.
+
+    See semver.org 2.0.0, 11.
+    """
 
     major: int
     minor: int
@@ -85,7 +88,7 @@ def semver(text: str) -> Semver:
 
 
 def equal(left: object, right: object, spend: Spend) -> bool:
-    """Return whether two values are equal; those of two kinds never are."""
+    """Return whether two CEL values are equal; values of different types never are."""
     pairs = [(left, right)]
     while pairs:
         spend(1)
@@ -117,13 +120,13 @@ def ordered(left: object, right: object) -> int:
 
 
 def kind(value: object) -> str:
-    """Return the name of a value's type in CEL."""
+    """Return the name of a value's CEL type."""
     names = {bool: "bool", int: "int", float: "double", str: "string", tuple: "list"}
     return "map" if isinstance(value, Mapping) else names.get(type(value), type(value).__name__)
 
 
 def operated(sign: str, left: Any, right: Any) -> object:
-    """Return the result of an arithmetic operator; + takes texts and lists too."""
+    """Return the result of an arithmetic CEL operator; + also joins texts and lists."""
     if sign == "+" and type(left) is type(right) and isinstance(left, str | tuple):
         if len(left) + len(right) > _MOST_JOINED:
             raise NotEvaluated("such a long text or list is not evaluated")
@@ -145,7 +148,10 @@ def operated(sign: str, left: Any, right: Any) -> object:
 
 
 def called(name: str, values: Sequence[object], spend: Spend) -> object:
-    """Call a function, or a method of the first value; raise NotEvaluated for an unknown one."""
+    """Call a CEL function, or a method of the first value.
+
+    Raise NotEvaluated for an unknown one.
+    """
     named = [(owner, methods[name]) for owner, methods in _METHODS if name in methods]
     if not named or not values:
         raise NotEvaluated(f"{name}() is not evaluated")

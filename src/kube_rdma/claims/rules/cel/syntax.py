@@ -107,7 +107,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 class _ExpressionParser:
-    """A parser that reads tokens from left to right."""
+    """A recursive parser of the tokens of a CEL expression."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = [*tokens, ("", "")]
