@@ -30,9 +30,10 @@ class KubeError(Exception):
 class Refused(KubeError):
     """The error for a request that its author must change.
 
-    `problem` says what is wrong, `remedy` what to do about it, `where` the place it was found
-    (file with line and field, option, entry), if there is one. A document may have several faults:
-    the first one is raised and carries the others in `more`; ``str()`` then has a line for each.
+    `problem` says what is wrong, and `remedy` what to do about it. `where` is the place in a file
+    (with line and field), an option or entry; empty without one. A document may have several
+    faults: the first one is raised and carries the others in `more`. ``str()`` then has a line for
+    each.
     """
 
     def __init__(

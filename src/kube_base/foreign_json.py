@@ -71,8 +71,8 @@ def decoded(
 def pruned(data: bytes) -> bytes:
     """Return a JSON document with null in place of all that is nested too deeply.
 
-    What is left is still deeper than `decoded` takes as a plain value, so one bad object of a list
-    is found and named while the others are read.
+    The result is still too deep for `decoded` as a plain value. So one bad object of a list is
+    found and named, while the others are read.
     """
     kept: list[bytes] = []
     depth, begin = 0, 0

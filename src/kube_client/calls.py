@@ -79,9 +79,8 @@ class ApiRequests:
     async def list(self, kind: ObjectKind[Any, Any], where: Where) -> AsyncIterator[wire.Page]:
         """Yield the pages of a consistent list; raise Expired when the next page is gone.
 
-        Pages are asked for by what they weigh. `resourceVersion=0` would have them from the
-        server's cache, in one piece (apiserver's cacher ignores the limit then), and as they may
-        have been an hour ago.
+        Pages are asked for by their size. `resourceVersion=0` would read the server's cache, in one
+        piece (apiserver's cacher ignores the limit then). The cache may be an hour old.
         """
         request = make("list", kind, "", where.namespace)
         mark, limit, following = self.horizon.mark(kind), kind.page, ""

@@ -78,8 +78,8 @@ class _SandboxLock(Struct, weakref=True):
 class SandboxLocks:
     """Locks that let only one call at a time change a pod's sandbox.
 
-    A plugin of others that is run for a pod may call back for addresses: its call may borrow the
-    lock of the one that runs it, or both would wait for each other.
+    A plugin of others may call back for addresses while it runs for a pod. Its call may borrow the
+    lock of the call that runs it, or both would wait for each other.
     """
 
     def __init__(self) -> None:

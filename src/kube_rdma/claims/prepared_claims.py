@@ -184,7 +184,10 @@ async def no_holders(_: Collection[str]) -> Mapping[HeldShare, str]:
 
 
 class ClaimDependencies(Frozen):
-    """Everything that the bookings of claims depend on."""
+    """Everything that the bookings of claims depend on.
+
+    Functions that ask the API server or the runtime raise KubeError.
+    """
 
     journal: Journal[model.PreparedClaim]
     cdi: CdiFolder
@@ -284,9 +287,9 @@ class PreparedClaims(NodeClaims):
     async def restore(self) -> None:
         """Write all CDI files again, at the start, before the kubelet finds the driver.
 
-        A claim that is gone, while neither kubelet nor agent ran, is forgotten, unless a pod that
-        it was given to is there: a restore of etcd makes pods new claims, and they keep the devices
-        of the old ones. The kubelet gives these back when their pods are gone.
+        A claim that was deleted while kubelet and agent were away is forgotten, unless one of its
+        pods is there. After a restore of etcd pods get new claims, and keep the devices of the old
+        ones. The kubelet gives these back when their pods are gone.
         """
         await self._end_over()
         async with self._turn:

@@ -29,9 +29,9 @@ _POD = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 class AskingPods:
     """The list on disk of pods that the shim holds back while the agent is away.
 
-    Pods are listed by namespace and name. By name and not by UID: static pods have another UID in
-    the API than at the runtime, and a pod that is made anew while the agent is away asks for what
-    the last one asked.
+    Pods are listed by namespace and name, not by UID: static pods have another UID in the API than
+    at the runtime. A pod of the same name that is made meanwhile asks for the same as its
+    predecessor.
     """
 
     def __init__(self, path: Path = ASKING) -> None:

@@ -169,8 +169,8 @@ async def set_aside() -> AsyncIterator[None]:
 class Limits(Frozen):
     """The numbers of calls that one CNI socket serves at once.
 
-    ADDs share one loop and few threads: the fewer there are at once, the sooner the first are done,
-    and all of them before their callers give up. Those that wait for other plugins do not count.
+    ADDs share one loop and few threads. With fewer of them at once, the first are done sooner, and
+    all before their callers give up. Those that wait for other plugins do not count.
     """
 
     running: int = 64  # calls
@@ -192,9 +192,8 @@ class _Request(Struct):
 class CniSocket:
     """The socket on which the agent serves the shim's CNI calls.
 
-    ``async with CniSocket(path, handler) as cni: await cni.serve()``. The socket is there from
-    `async with` on and takes the place of an older one at once; serve() runs until it is cancelled,
-    and its calls with it.
+    ``async with CniSocket(path, handler) as cni: await cni.serve()``. The socket exists from `async
+    with` on and replaces an older one at once. serve() and its calls run until it is cancelled.
     """
 
     def __init__(self, path: Path, handler: Handler, limits: Limits | None = None) -> None:

@@ -27,7 +27,10 @@ HOST_CGROUPS = PurePosixPath("/sys/fs/cgroup")
 
 
 class HostCgroups:
-    """The files of the node's control groups; paths are relative to `root`, whose path is ""."""
+    """The files of the node's control groups. All methods raise OSError.
+
+    Paths are relative to `root`, whose own path is "".
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root

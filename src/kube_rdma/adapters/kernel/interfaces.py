@@ -85,10 +85,9 @@ def as_named(
 ) -> tuple[Port, ...]:
     """Return ports with the interfaces that RDMA netlink names, which override those of sysfs.
 
-    The kernel's word counts, but for what stands above or beside the interface in the same bond or
-    virtual NIC: of a bond it names the bond or the active slave, and of Azure's MANA the virtual
-    machine's own interface. Its silence says nothing: it names none for IPoIB. `known` are
-    interfaces of functions, by name.
+    They do not where both are in one bond or virtual NIC. Netlink names the bond or its active
+    slave, and of Azure's MANA the virtual machine's own interface. It names none for IPoIB, which
+    means nothing. `known` are interfaces of functions, by name.
     """
 
     def joined(one: Netdev | None) -> str | None:

@@ -168,9 +168,9 @@ def set_routes(survey: Survey, **fields: Any) -> Survey:
 def merge_routes(survey: Survey, root: SysfsRoot, interfaces: Collection[str]) -> Survey:
     """Return the survey with interfaces marked that carry a default route.
 
-    An interface carries the route of whatever stands on it: every slave of a bond, every port of a
-    bridge, the parent of a vlan (class/net/X/lower_* below `root`). An interface that the tree does
-    not show is a fault, for then the routes may be those of another network namespace.
+    `routed` gets their names. Below an interface of a route, a bond's slaves, a bridge's ports and
+    a vlan's parent are marked too (class/net/X/lower_* below `root`). An interface that the tree
+    does not show is a fault, for the routes may be another namespace's.
     """
     tree = SysfsTree(root)
     carriers = _with_lower(tree, interfaces)

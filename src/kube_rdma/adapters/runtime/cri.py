@@ -39,8 +39,8 @@ def find_socket(candidates: Sequence[Path] = SOCKETS) -> Path:
 async def read_runtime(socket: Path) -> Runtime:
     """Return the name, version and settings of the runtime on this socket; raise Unavailable.
 
-    containerd prints its CRI configuration (internal/cri/server/status.go) and, before
-    2.4, enableCDI in it, and the folders in which it looks for CNI. CRI-O prints none of it.
+    containerd prints its CRI configuration (internal/cri/server/status.go), with its CNI folders
+    and, before 2.4, enableCDI. CRI-O prints none of it.
     """
     with _asking(socket) as stub:
         version = await answered(stub.Version(pb.VersionRequest(), timeout=_SECONDS))

@@ -108,9 +108,9 @@ def load(namespace: str, name: str, text: bytes) -> NetworkDefinition:
 def built_in(namespace: str, *, pool: bool) -> NetworkDefinition:
     """Return the network that needs no configuration: a share's card, used as its mode says.
 
-    `pool`: there is an IPPool of this name. Without one, or where it has no range for the card's
-    rail, a card that moves takes its own addresses along (attach/rules/addresses); any other
-    interface needs an address of its entry, or is refused.
+    `pool`: an IPPool of this name exists. Without a range for the card's rail in it, a card that
+    moves brings its own addresses (attach/rules/addresses). Any other interface needs an address of
+    its entry, or is refused.
     """
     pools = (PoolName(DEFAULT_NETWORK),) if pool else ()
     network = kinds.CardNetwork(
@@ -325,8 +325,8 @@ def _of_static(
 ) -> tuple[NetworkDefinition, tuple[AskedAddress, ...]]:
     """Return the network and the requested addresses, by the rules of the CNI plugin static.
 
-    runtimeConfig comes in place of args, and each of them in place of what the document and
-    CNI_ARGS say. CNI_ARGS add addresses, and the gateway of those in whose subnet it is.
+    runtimeConfig overrides args, and either overrides the document and CNI_ARGS. CNI_ARGS add
+    addresses, and the gateway of those in whose subnet it is.
     """
     network = definition.network
     if in_place := conf.runtime_config.ips or conf.args.cni.ips:

@@ -189,8 +189,8 @@ def with_card_addresses(
 ) -> tuple[AssignedAddresses, ...]:
     """Return all interfaces' addresses, with those that their cards bring from the node.
 
-    Raise Refused where they are required and there are none, or the card does not move; and where
-    RDMA devices would have no GID, for neither the card nor a pool nor the pod has an address.
+    Raise Refused where such addresses are required and there are none, or the card does not move.
+    Raise it too where RDMA devices would have no GID, as nobody gives an address.
     """
     by_interface = {one.interface: one for one in given}
     for nic in nics:
@@ -296,8 +296,8 @@ def _gateway(address: InterfaceAddress, ways: LinkWays | None) -> Address | None
     """Return the gateway for a card's address, by the node's routes over the card; or a guess.
 
     Of several routes the one to the widest destination counts. The guess is the other address of a
-    /31 (RFC 3021), else the first of the subnet as host-local takes it, unless that is the card's
-    own or there is no room for it.
+    /31 (RFC 3021), else the subnet's first one, as of host-local. It is None if that is the card's
+    own, or does not exist.
     """
     version = address.address.version
     hops = [r for r in (ways.own if ways else ()) if r.via and r.via.version == version]

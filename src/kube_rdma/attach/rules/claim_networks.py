@@ -38,8 +38,8 @@ NOBODY = ""  # the container of a share that no container names
 def claims_of(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[PreparedClaim, ...]:
     """Return the prepared claims of the pod.
 
-    Of two with one name (the kubelet has yet to give the older one back) it is the one reserved for
-    this pod, else the later one.
+    Two may have one name, when the kubelet has yet to give the older one back. Then it is the one
+    that was reserved for this pod, else the later one.
     """
     names = {claim for _, claim in pod.claims}
     mine: dict[str, PreparedClaim] = {}
@@ -54,8 +54,8 @@ def claims_of(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Prepar
 def holdings(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Holding, ...]:
     """Return the shares that each container of the pod holds by claims.
 
-    A share that several containers name is held by each of them; that of a request for
-    administrators (adminAccess) is held by nobody, for no network is attached to it.
+    A share that several containers name is held by each of them. One with adminAccess is held by
+    nobody, for no network is attached to it.
     """
     return tuple(
         Holding(pod.namespace, pod.name, container, share.resource, (share.share,))
@@ -71,8 +71,8 @@ def node_holdings(
 ) -> tuple[Holding, ...]:
     """Return all shares that are held by claims on the node; `pods` are by uid.
 
-    A claim whose pods are unknown is held by those it was reserved for when it was prepared, else
-    by a pod of the claim's own name: a booked card is not free.
+    A claim whose pods are unknown is held by those for whom it was reserved when it was prepared.
+    Without any it is held by a pod of the claim's own name: a booked card is not free.
     """
     listed = tuple(prepared)
     held = {one for pod in pods.values() for one in holdings(pod, listed)}

@@ -169,8 +169,8 @@ def suffices(
 ) -> bool:
     """Return whether one pod's holdings are enough to tell which promises belong to that pod.
 
-    They are not if a promise has a share of this pod and one of another pod, or of none, or if a
-    binding has other shares beside one of this pod.
+    They are not if a promise has shares both of this pod and of another pod, or of none. Nor are
+    they if a binding has other shares beside one of this pod.
     """
     mine = set(holders(holdings))
     several: tuple[Promise | Binding, ...] = (*promises, *bindings)
@@ -378,10 +378,9 @@ def _conflicts(
 def _is_anothers(snapshot: BindingSnapshot, binding: Binding) -> bool:
     """Return whether a sandbox has a binding that was never meant for its pod.
 
-    A pod that ended without a sandbox leaves its promise for a minute; the next pod with one of its
-    shares takes it for that of its init container, as long as nobody holds the others. When the
-    kubelet gives one of those away, and still counts the sandbox's pod by a later promise, that pod
-    cannot hold it.
+    A pod that ended without a sandbox leaves its promise for a minute. The next pod with one of its
+    shares takes it for that of its own init container. Later that promise is replaced, while
+    another binding of the sandbox has a current promise of its pod.
     """
     current = {one.nonce: one for one in _current(snapshot.promises)}
     if binding.nonce in current:

@@ -117,7 +117,7 @@ def asks_for_nothing(state: RepairState, container: ContainerId) -> RepairState:
 def is_hopeless(state: RepairState, container: ContainerId, pod: PodState) -> bool:
     """Return whether to evict a running pod without networks, after many failed repairs.
 
-    A pod that does not run yet is held back by PreStartContainer or waits for its images; nothing
+    A pod that does not run yet is held back by PreStartContainer or waits for its images. Nothing
     of it runs without its networks, so it waits for the repair.
     """
     tried = state.tried.get(container)

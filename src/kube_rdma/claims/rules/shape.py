@@ -209,8 +209,8 @@ _FINE = 1024  # the pace of growth is a multiple of 1/1024
 def row_sizes(slots: int, most: int) -> tuple[int, ...]:
     """Return how many of a card's shares each row's device has: 1 in the first rows, later more.
 
-    The scheduler passes a device of one share that is taken without a look at its selectors, and
-    evaluates these for each shared device, also one that is full.
+    The scheduler passes over a taken device of one share without evaluating selectors. It evaluates
+    them for each shared device, even a full one.
     """
     if slots <= most:
         return (1,) * slots
@@ -396,10 +396,8 @@ def _untainted(devices: Iterable[model.ListedDevice]) -> Iterator[model.ListedDe
 def _device(card: model.OfferedCard) -> model.ListedDevice:
     """Return a card as a device of a ResourceSlice, with its capacities.
 
-    One slot is the default of a shared card, or the first request would take the card: a request
-    that names no amount takes all of a capacity that has no default (fillEmptyRequest of
-    k8s.io/dynamic-resource-allocation/structured). A step has to fit into the capacity. Bandwidth,
-    in bits per second, is counted and not enforced; a request that names none takes none.
+    One slot is the default of a shared card. Without a default, a request that names no amount
+    takes all of a capacity (fillEmptyRequest of k8s.io/dynamic-resource-allocation/structured).
     """
     rate = card.attributes.get("rateGbps")
     gbps = rate.number if rate else None

@@ -73,8 +73,8 @@ def make_device(
 ) -> None:
     """Make a soft RDMA device in the namespace of `netlink`, unless it exists.
 
-    A device whose interface has ended keeps its name for a moment, and is shown by then without an
-    interface or not at all (ib_unregister_work); it is waited for, some seconds at most.
+    A device whose interface has ended keeps its name for a moment (ib_unregister_work), without an
+    interface or not shown at all. It is waited for, some seconds at most.
     """
     on, deadline = _interface(step), time.monotonic() + patience
     while True:

@@ -56,8 +56,8 @@ _Attributes = Mapping[int, bytes]
 class Interface(Frozen):
     """A link with attributes that only this adapter needs, such as its permanent MAC.
 
-    `alternative_names` are further names (``ip link property``), each of which is taken for every
-    other link of the namespace, and for a new name of this one. systemd gives them to cards.
+    `alternative_names` are further names (``ip link property``), which systemd gives to cards. No
+    link of the namespace can get such a name, not even this one.
     """
 
     seen: SeenLink

@@ -328,8 +328,8 @@ def _rename(netlink: Netlink, link: rtnl_read.Interface, name: str) -> bool:
 def _free_name(netlink: Netlink, link: rtnl_read.Interface, name: str) -> None:
     """Remove an alternative name from a link that is to get it as its name.
 
-    The kernel refuses it else (dev_get_valid_name, net/core/dev.c), and systemd-udevd makes the
-    predictable name of a link that comes to the node under another one an alternative name of it.
+    The kernel refuses the name otherwise (dev_get_valid_name, net/core/dev.c). systemd-udevd makes
+    a link's predictable name an alternative one if the link comes to the node under another name.
     """
     if name in link.alternative_names:
         request = rtnl_write.remove_alternative_name(link.seen.index, name)
@@ -421,9 +421,9 @@ _ROOTS = (Path("/host/proc/sys"), Path("/proc/sys"))
 class PodSysctls:
     """Access to the sysctls of a pod's network namespace.
 
-    net/ipv4/conf and net/ipv6/conf are opened inside, once each: what stands there is registered by
-    namespace alone (devinet.c, addrconf.c), so it is looked up in this one, whoever does it
-    (proc_sys_lookup, fs/proc/proc_sysctl.c).
+    The folders net/ipv4/conf and net/ipv6/conf are opened once, inside of the namespace. The kernel
+    looks names in them up in that namespace, whoever opens a file (proc_sys_lookup,
+    fs/proc/proc_sysctl.c).
     """
 
     def __init__(self, namespace: Namespace) -> None:

@@ -70,8 +70,9 @@ def _apart(enter: Callable[[], None], opener: Callable[[], T]) -> T:
 def links_inside(namespace: Namespace) -> tuple[PodLink, ...]:
     """Return the interfaces of a network namespace; raise as open_inside.
 
-    A card that was moved into a pod is found here by its PCI address, whatever its name is there;
-    the kernel tells it since Linux 5.14, of interfaces that sit on the function directly.
+    Raise Unavailable without an answer of the kernel. A card in a pod is found by its PCI address,
+    whatever its name. The kernel tells the address since Linux 5.14, of interfaces directly on a
+    function.
     """
     with open_inside(namespace, open_rtnl) as netlink:
         return tuple(

@@ -43,8 +43,8 @@ _CLOSER = ThreadPoolExecutor(1, "announcer")  # one thread for all pods
 class Announcer:
     """A sender of announcements (ARP, neighbour advertisements) of a pod's addresses.
 
-    One packet socket for all: closing it waits until no processor can still use it (synchronize_net
-    in packet_release, net/packet/af_packet.c), some 15 ms each time, which no pod should wait for.
+    `link` returns an interface of the pod, or raises Unavailable. All share one packet socket, for
+    closing one takes some 15 ms (synchronize_net in packet_release, net/packet/af_packet.c).
     """
 
     def __init__(self, namespace: int, link: Callable[[InterfaceName], Interface]) -> None:
@@ -176,8 +176,8 @@ def advertiser(frame: bytes, address: Address) -> bytes | None:
 def frames(packet: socket.socket, until: float) -> Iterator[bytes]:
     """Yield received frames until the time `until`, without those for other hosts or VLANs.
 
-    A process that gets no processor for a while finds the time over and answers in the socket:
-    these count too, up to a number that nobody who floods the network can raise.
+    A process that was not scheduled finds the time over and answers in the socket. These are read
+    too, up to a number that a flood of the network cannot raise.
     """
     late = 0
     while (left := until - time.monotonic()) > 0 or (late := late + 1) <= _LATE:

@@ -22,9 +22,9 @@ _DELETED = " (deleted)"  # d_path, fs/d_path.c: how the kernel shows a path that
 class SysfsFiles:
     """Access to files below one root, such as /sys.
 
-    Paths are relative to the root, and methods raise OSError. A mount that is attached nowhere has
-    a root that only its descriptor leads to: /proc/self/fd/N is opened as it is, and the kernel
-    shows places in it from ``/`` on (d_path, fs/d_path.c).
+    Paths are relative to the root, and methods raise OSError. A root may be /proc/self/fd/N, for a
+    mount that is attached nowhere. The kernel then shows real paths in it from ``/`` on (d_path,
+    fs/d_path.c).
     """
 
     def __init__(self, root: Path) -> None:

@@ -205,8 +205,8 @@ class NetdevTree:
     def of_merged(self, place: str | None) -> tuple[Netdev, ...]:
         """Return interfaces of other functions whose ports the device at `place` has too.
 
-        So it is with LAG and multiport eswitch, where further functions of a card have no RDMA
-        device; a virtual function has only its own ports.
+        With LAG and multiport eswitch, further functions of a card have no RDMA device. A virtual
+        function has only its own ports.
         """
         slot, _, _ = (place or "").rpartition(".")
         found: list[Netdev] = []
