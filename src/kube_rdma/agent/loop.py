@@ -176,7 +176,7 @@ class AbsentCards:
         return self.now.moved | self._lost
 
     def stays(self, pools: Mapping[str, model.Pool], specs: Sequence[model.PoolSpec]) -> Held:
-        """Return cards with a missing part, by the resource of the pool that last had them.
+        """Return the cards that lack a part, by the resource of the pool that last had them.
 
         What chose a card (its RDMA device, its interface's name) may be out of sight with it.
         """
@@ -322,7 +322,7 @@ class _Plugin:
         return checks
 
     async def _wait(self, seconds: float | None) -> bool:
-        """Wait for a change (return True), `seconds`, or a new state of an InfiniBand port."""
+        """Wait for a burst of changes (return True), `seconds`, or a new InfiniBand port state."""
         clock = asyncio.get_running_loop().time
         end = None if seconds is None else clock() + seconds
         while True:

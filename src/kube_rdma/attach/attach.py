@@ -175,7 +175,7 @@ class OutdatedPods:
     async def refused(
         self, pod: PodState, interface: InterfaceName | None, error: Outdated
     ) -> None:
-        """Count one more refused ADD.
+        """Count a refused ADD; when it is time, ask for the pod's eviction and report that.
 
         Ask for the pod's eviction, and report it, when it is time.
         """

@@ -311,7 +311,7 @@ class NodePodWatch:
         return tuple(self._asking.values())
 
     def wired(self, wiring: Wiring) -> None:
-        """Note that pods' networks are called for by the host's CNI configuration, and how.
+        """Note how the host's CNI configuration calls the agent for pods.
 
         Raise Unavailable if that cannot be written to the disk. While nobody calls because the node
         has no network, an earlier record stays.

@@ -110,7 +110,7 @@ class ClaimOptions(Frozen):
 
     @property
     def gpus_lead(self) -> bool:
-        """Return whether each request for a GPU comes before its card, as shared cards require."""
+        """Return whether requests for GPUs come before their cards: each has one shared card."""
         return self.shared and self.card_count == self.gpus
 
 

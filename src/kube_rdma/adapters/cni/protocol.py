@@ -223,7 +223,7 @@ def _route(route: cni.LinkRoute, place: int) -> dict[str, object]:
 
 
 class RequestHead(Frozen):
-    """The header of the shim's request to the agent: lengths in bytes."""
+    """The header of the shim's request to the agent: lengths of its parts in bytes."""
 
     environment: int
     input: int

@@ -30,7 +30,7 @@ _LONGEST = 64 << 20  # bytes; a node with a thousand functions has one
 
 
 class _Problem(msgspec.Struct):
-    """A problem in a bundle of format 1, written by `kube-rdma status`."""
+    """A problem of `kube-rdma status` in the form that bundles of format 1 have."""
 
     code: str
     about: str
@@ -40,7 +40,7 @@ class _Problem(msgspec.Struct):
 
 
 class _PodFinding(msgspec.Struct):
-    """A finding about a pod in a bundle of format 1."""
+    """A finding about a pod in the form that bundles of format 1 have."""
 
     rule: str
     severity: Literal["refuse", "warn"]
@@ -58,7 +58,7 @@ class _BundleHead(msgspec.Struct):
 
 
 class _Bundle(msgspec.Struct):
-    """The fields of a bundle's JSON that need a type of their own, beside an Observation."""
+    """The fields of a format 1 bundle that have another form in an Observation."""
 
     problems: tuple[_Problem, ...] | None = None
     pod: _Pod | None = None

@@ -128,7 +128,7 @@ class PluginRegistration(RegistrationBase):
     async def GetInfo(  # noqa: N802  names of the wire
         self, stream: Stream[pb.InfoRequest, pb.PluginInfo]
     ) -> None:
-        """Return name, socket and versions of the plugin to the kubelet."""
+        """Return type, name and versions of the plugin to the kubelet."""
         await self._requests.receive(stream)
         await stream.send_message(self._info)
 

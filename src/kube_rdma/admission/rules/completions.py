@@ -126,9 +126,7 @@ def _shm(
 
 
 def _pod_networks(template: PodTemplate, settings: AdmissionSettings) -> Iterator[Completion]:
-    """Yield a block for each card: where the pod names no network, or copies of the block that it
-    has.
-    """
+    """Yield the annotation with a block for each card, where the pod has none or equal ones."""
     cards = held_shares(template, settings.counted)
     if template.host_network or not 0 < cards <= MOST_BLOCKS:
         return

@@ -86,7 +86,10 @@ class PodReview(Frozen):
 
 
 def held_shares(template: admission.PodTemplate, resource: str) -> int:
-    """Return how many shares of a resource the pod holds, with the most of any init container."""
+    """Return how many shares of a resource the pod's containers hold together.
+
+    If none of them asks, it is the most that an init container holds.
+    """
     beside, most = 0, 0
     for container in template.containers:
         count = sum(ask.count for ask in container.asks if ask.resource == resource)

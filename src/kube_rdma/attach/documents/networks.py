@@ -294,7 +294,7 @@ class _Strays:
         return self._judged[model, key]
 
     def warnings(self, document: Document) -> Iterator[str]:
-        """Yield a sentence for each stray key, of many for the first ones."""
+        """Yield a sentence for each stray key; beyond the first ones only their number."""
         for path in self.paths[:MOST_FAULTS]:
             name = _NEVER_READ.get(str(path[-1]))
             where, meant = document.where(path, key=True), f"; write {name}" if name else ""

@@ -312,7 +312,7 @@ def _missing(entry: MatchedEntry, folder: str, installed: frozenset[str]) -> Ite
 def _absent(
     entry: MatchedEntry, field: str, kind: str, folder: tuple[str, Collection[str]]
 ) -> Refused:
-    """Return the refusal for a plugin that is not installed, with the names of those that are."""
+    """Return the refusal for a plugin that is not installed, with a similar name that is."""
     path, names = folder
     meant = get_close_matches(kind, sorted(names), n=1)
     guess = f"Did you mean {meant[0]}? " if meant else ""
@@ -345,7 +345,7 @@ def _object(whole: Json, key: str) -> Json:
 
 
 def _version(document: Json) -> str:
-    """Return the newest CNI version of a document that kube-rdma supports."""
+    """Return the newest CNI version of a document that kube-rdma supports, else the oldest one."""
     more = document.get("cniVersions")
     versions = [document.get("cniVersion"), *(more if isinstance(more, list) else ())]
     supported = [one for one in versions if isinstance(one, str) and numbers(one) <= _NEWEST]
@@ -353,5 +353,5 @@ def _version(document: Json) -> str:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return a version as a sortable number; non-numeric parts count as 0."""
+    """Return a version as a sortable key, nine digits for each part; other text counts as 0."""
     return tuple(int(part[:9]) if part.isdecimal() else 0 for part in version.split("."))

@@ -221,7 +221,7 @@ def _made(nic: PodNic, alias: steps.Mark) -> steps.MakeLink:
 
 
 def _taken(nic: PodNic, alias: steps.Mark, mode: NamespaceMode) -> Iterator[steps.Step]:
-    """Yield the Steps that move a card's own link into the pod, with its RDMA devices if needed."""
+    """Yield the Steps that move a card's own link; and its RDMA devices, if they move apart."""
     link, wide = nic.link, nic.link.link_type == "infiniband"
     take = steps.TakeLink(
         link=PlannedHostLink(link.index, link.name),

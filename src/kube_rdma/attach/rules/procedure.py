@@ -392,7 +392,7 @@ def _names(nic: attachment.PodNic, view: attachment.PodView) -> Iterator[str]:
 
 
 def _gid(device: Device, plan: attachment.Plan) -> Gid | None:
-    """Return the RoCE v2 GID of the interface's first address; None without one."""
+    """Return the RoCE v2 GID of the interface's first address that has one; None without one."""
     for address in plan.addresses:
         for port in device.ports:
             for gid in port.gids:

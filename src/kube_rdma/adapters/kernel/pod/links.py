@@ -45,7 +45,7 @@ class PodLinks(Frozen):
     _seen: dict[InterfaceName, rtnl_read.Interface] = field(default_factory=dict)
 
     def make(self, step: steps.MakeLink) -> None:
-        """Make a link and mark it, in two messages: a new link takes no alias."""
+        """Make a link and mark it as this attachment's; do nothing if that is done already."""
         self._seen.clear()
         try:
             self._send_new(step)
@@ -249,7 +249,7 @@ class PodLinks(Frozen):
 
 
 def remove_returned(node: Netlink, undo: steps.RemoveLink | steps.RemoveLinks) -> None:
-    """Remove links made for a pod that the kernel moved to the node when its namespace ended.
+    """Remove virtual links of a pod that moved to the node when the pod's namespace ended.
 
     Most kinds end with the namespace. IPoIB interfaces return to the node, under their name or as
     devN (netns_refund in ipoib_link_ops, default_device_exit_net in net/core/dev.c).
