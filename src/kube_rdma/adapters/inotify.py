@@ -39,9 +39,9 @@ def watching(
 ) -> Iterator[AsyncIterator[str | None]]:
     """Yield an iterator of names of files in `folder` that were created, removed or changed.
 
-    None: the kernel dropped events, so anything may have changed. It sees every change since the
-    context was entered. Raise what `refused` makes of it when the folder cannot be watched; the
-    iterator raises Unavailable when it is removed or moved away.
+    `more` adds kinds of changes. None: the kernel dropped events, so anything may have changed. It
+    sees every change since the context was entered. Raise what `refused` makes of it when the
+    folder cannot be watched; the iterator raises Unavailable when it is removed or moved away.
     """
     with open_inotify() as inotify:
         try:

@@ -143,7 +143,7 @@ Restart = Callable[[PodState, str | None], Awaitable[None]]
 
 
 async def request_restart(restart: Restart, pod: PodState, why: str | None) -> None:
-    """Ask for a pod's eviction, or withdraw the request; a failure is only logged.
+    """Ask for a pod's eviction, or withdraw that (`why` is None); a failure is only logged.
 
     A request that stays ends by its age.
     """

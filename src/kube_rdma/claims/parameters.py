@@ -180,7 +180,10 @@ def of_document(document: Document) -> model.ClaimParameters:
 
 
 def of_bytes(data: bytes, source: str) -> model.ClaimParameters:
-    """Return the claim parameters of a JSON text; raise as `of_document`."""
+    """Return the claim parameters of a JSON text; raise as `of_document`.
+
+    `source` names the text in messages.
+    """
     _refuse_long(len(data), source)
     return validate(ClaimParametersObject, of_json(data, source)).value()
 

@@ -46,7 +46,10 @@ class EvictionTiming(Frozen):
 
 
 class Evictions:
-    """The rounds in which one controller evicts pods, at the agents' request."""
+    """The rounds in which one controller evicts pods, at the agents' request.
+
+    The caller runs `events`.
+    """
 
     def __init__(
         self, cluster: Cluster, events: Events, pace: EvictionTiming | None = None

@@ -158,7 +158,10 @@ def own_identity() -> str:
 
 
 class Leadership:
-    """The part of this copy in the election of a leader."""
+    """The part of this copy in the election of a leader.
+
+    `clock` never goes back; `jitter` is for tests.
+    """
 
     def __init__(
         self,

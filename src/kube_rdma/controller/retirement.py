@@ -66,7 +66,10 @@ WEBHOOK_CONFIGURATIONS: tuple[ObjectKind[tuple[Webhook, ...], None], ...] = tupl
 
 
 class Retirement(Frozen):
-    """The removal of one DaemonSet."""
+    """The removal of one DaemonSet.
+
+    Needs the verbs get and delete of DaemonSets, list and watch of pods.
+    """
 
     cluster: Cluster
     namespace: str

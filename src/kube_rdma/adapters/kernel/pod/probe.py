@@ -104,8 +104,9 @@ def _icmp_socket() -> socket.socket:
 def probe(step: Probe, namespace: int, netlink: Netlink, patience: float) -> None:
     """Raise Refused if another host has an address already, by ARP or neighbour solicitation.
 
-    A link that has just come up may be without a carrier for a while, and nobody would hear the
-    question. Raise Refused when somebody answers, Unavailable when nobody can be asked.
+    `netlink` is bound to the same namespace. A link that has just come up may be without a carrier
+    for a while, and nobody would hear the question. Raise Refused when somebody answers,
+    Unavailable when nobody can be asked.
     """
     link = interface_named(netlink, step.name)
     if link is None:

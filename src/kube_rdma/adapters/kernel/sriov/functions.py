@@ -49,8 +49,8 @@ def write_attribute(path: Path, text: str) -> None:
 class SriovCards(Frozen):
     """The cards in one sysfs whose virtual functions can be made and removed.
 
-    `give` tells a card the addresses of its functions of these numbers, and raises KubeError;
-    None: their drivers choose.
+    `write` and the patience, in seconds, are for tests. `give` tells a card the addresses of its
+    functions of these numbers, and raises KubeError; None: their drivers choose.
     """
 
     root: Path = Path("/sys")

@@ -71,7 +71,8 @@ class FunctionDrivers(Frozen):
     def await_partition(self, step: AwaitPartition, inside: Path | None) -> None:
         """Wait until a port of the function is a member of an InfiniBand partition.
 
-        Raise Refused if no port is a member in time.
+        `inside` is the device's folder where a pod has it. Raise Refused if no port is a member in
+        time.
         """
 
         def joined() -> bool:
