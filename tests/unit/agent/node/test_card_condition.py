@@ -131,6 +131,7 @@ async def test_every_pod_of_a_pool_hears_of_each_of_its_cards_once(world, tmp_pa
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
         shares = sorted(world.kubelet.devices["rdma/hca"])
         await world.kubelet.allocate("rdma/hca", 2, shares[:2], place=ContainerPlace("job"))
+        await world.again(1)  # a look that asked the kubelet before is over
         world.change(*CARDS[:3])
         await until(lambda: world.cards[1].startswith("3 of 4"))  # the function is there yet
         world.functions(*world.survey.functions[:3])
