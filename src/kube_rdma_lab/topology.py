@@ -42,7 +42,7 @@ class NicKind(StrEnum):
 
 
 class RdmaNetns(StrEnum):
-    """How RDMA devices and network namespaces belong together (`rdma system`)."""
+    """The relation of RDMA devices to network namespaces (`rdma system`)."""
 
     SHARED = "shared"  # every namespace sees every RDMA device; Soft-RoCE works in pods
     EXCLUSIVE = "exclusive"  # a device belongs to one namespace; chosen at boot, for good

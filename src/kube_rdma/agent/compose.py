@@ -73,7 +73,7 @@ log = structlog.get_logger()
 
 
 class LabelMode(StrEnum):
-    """What the agent does with the labels of its node."""
+    """The ways in which the agent treats the labels of its node."""
 
     WRITE = "write"
     WRITE_NFD = "write-nfd"  # those of Node Feature Discovery too

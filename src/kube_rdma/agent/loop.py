@@ -194,7 +194,7 @@ class AbsentCards:
 
 
 class _Reported(Struct):
-    """What was reported already, so that nothing is reported twice."""
+    """The news that was reported already, so that nothing is reported twice."""
 
     survey: Survey | None = None
     names: Mapping[CardId, str] = field(default_factory=dict)  # of the cards in pools

@@ -203,7 +203,7 @@ class OutdatedPods:
 
 
 class RepeatedAdd(Enum):
-    """What to do with an ADD for an attachment that has a record already."""
+    """The answers to an ADD for an attachment that has a record already."""
 
     ANSWERED = auto()  # what is complete is the answer, the rest is ended and made anew
     ANEW = auto()  # it is ended and made anew

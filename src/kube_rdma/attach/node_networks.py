@@ -112,7 +112,7 @@ class HostPlaces(HostPlugins):
 
 
 class CniWiring:
-    """Who calls the agent, by the host's CNI configuration, and what this means for a pod.
+    """The programs that call the agent, by the host's CNI configuration, and the effect on a pod.
 
     `host` is the host's root as seen here. Decisions go to `context`, for all others.
     """

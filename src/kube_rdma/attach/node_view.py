@@ -105,7 +105,7 @@ class NodeViewDependencies(Frozen):
 
 
 class NodeView:
-    """What attach/attach and attach/calls can ask about the node: pods, shares, networks, cards."""
+    """The answers of the node to attach/attach and attach/calls: pods, shares, networks, cards."""
 
     def __init__(self, asked: NodeViewDependencies) -> None:
         self._asked = asked

@@ -72,7 +72,7 @@ _HAS_NUMA = f'"numaNode" in device.attributes["{_STANDARD}"]'
 
 
 class Reach(StrEnum):
-    """How far a card may be from its GPU; nearer cards are always preferred."""
+    """The distance that a card may have from its GPU; nearer cards are always preferred."""
 
     ROOT = "root"  # at the same PCIe root
     NUMA_NODE = "numa-node"

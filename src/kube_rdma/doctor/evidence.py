@@ -49,7 +49,7 @@ _SYSCTLS = ("rp_filter", "arp_ignore", "arp_announce")  # which interface answer
 
 
 class DoctorPlaces(Frozen):
-    """Where a doctor looks: the node's name, its pod, and the folders and sockets."""
+    """The places where a doctor looks: the node's name, its pod, and the folders and sockets."""
 
     node: str
     config: Path | None = None  # None: the agent's record of its pools in `state` counts

@@ -267,7 +267,7 @@ _CLUSTER_WIDE = (
 
 
 class IpamConf(Frozen):
-    """What an ipam block means to kube-rdma; if all is empty the interface gets no address."""
+    """The meaning of an ipam block; if all is empty the interface gets no address."""
 
     pools: tuple[tuple[int | None, ipam.PoolName], ...] = ()  # by rail; None: for every rail
     pool: ipam.IPPool | None = None  # to create, made from the block's own ranges

@@ -47,7 +47,7 @@ log = structlog.get_logger()
 
 
 class IpamDependencies(Frozen):
-    """What NodeAddresses depends on: the API server and the disk."""
+    """The dependencies of NodeAddresses: the API server and the disk."""
 
     cluster: Cluster
     namespace: str  # of the nodes' leases

@@ -324,7 +324,7 @@ class IPPoolStatus(kubernetes.StatusPart):
 
 
 class PoolFindings(Frozen):
-    """What the controller has found out about one pool, for the pool's status."""
+    """The findings of the controller about one pool, for the pool's status."""
 
     generation: int  # of the object that it looked at
     usages: Sequence[Usage] = ()

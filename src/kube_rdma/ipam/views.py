@@ -25,7 +25,7 @@ _KEPT = ("ADDRESS", "NETWORK", "POD", "INTERFACE", "NODE", "POOLS")
 
 
 class PoolState(Frozen):
-    """What views show of a pool: usage, holders, and requests of nodes that lack addresses."""
+    """The state of a pool for views: usage, holders, and requests of nodes that lack addresses."""
 
     pool: IPPool
     usages: tuple[Usage, ...]

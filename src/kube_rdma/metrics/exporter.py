@@ -197,7 +197,7 @@ class Exporter:
 
 
 class _Scrape(Frozen):
-    """What the agent knows at the beginning of a scrape."""
+    """The agent's facts at the beginning of a scrape."""
 
     look: _Offered
     holdings: tuple[Holding, ...] | None

@@ -25,7 +25,7 @@ VKE_LABEL = "vke.node.rdma.mode"
 
 
 class ContainerRole(StrEnum):
-    """How long a container of a pod runs.
+    """The time for which a container of a pod runs.
 
     INIT ends before the others begin, a SIDECAR runs beside them.
     """
@@ -36,7 +36,7 @@ class ContainerRole(StrEnum):
 
 
 class ResourceAsk(Frozen):
-    """How much of an extended resource a container of a pod asks for."""
+    """The amount of an extended resource that a container of a pod asks for."""
 
     resource: str
     count: int
@@ -145,7 +145,7 @@ class OfferedPool(Frozen):
 
 
 class ClaimFacts(NamespacedName):
-    """What is known of a PersistentVolumeClaim's binding."""
+    """The facts about a PersistentVolumeClaim's binding."""
 
     driver: str = ""
     storage_class: str = ""
@@ -165,7 +165,7 @@ class AdmissionFacts(Frozen):
 
 
 class Completes(StrEnum):
-    """What the completing policy can add to a pod that asks for a share of RDMA cards."""
+    """The parts that the completing policy can add to a pod that asks for a share of RDMA cards."""
 
     IPC_LOCK = "ipc-lock"
     SHM = "shm"
@@ -173,7 +173,7 @@ class Completes(StrEnum):
 
 
 class AdmissionSettings(Frozen):
-    """What an administrator can set for the admission rules.
+    """The settings of an administrator for the admission rules.
 
     A resource that ends in ``/*`` stands for all with this prefix. Besides `shares` every resource
     that the facts name is one (admission/rules/shares). mGPU is VKE's share of a GPU: its resources

@@ -51,7 +51,7 @@ class Netdev(Frozen):
 
 
 class Use(Frozen):
-    """What the node uses an interface for; all fields are empty if it is merely up.
+    """The use that the node makes of an interface; all fields are empty if it is merely up.
 
     Link-local addresses (fe80::) and their routes do not count, for the kernel makes them.
     """

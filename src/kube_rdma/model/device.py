@@ -131,7 +131,7 @@ class CharDevice(Frozen):
 
 
 class PciPosition(Frozen):
-    """Where a PCI function is in the machine: the bridges above it and its NUMA node."""
+    """The position of a PCI function: the bridges above it and its NUMA node."""
 
     pci: PciAddress
     root: str  # the host bridge, as pci0000:40

@@ -62,7 +62,7 @@ class ObservedNeighbour(Frozen):
 
 
 class ObservedKubelet(Frozen):
-    """What a node's kubelet shows, by its folders and its PodResources API."""
+    """The state of a node's kubelet, by its folders and its PodResources API."""
 
     sockets: tuple[str, ...] = ()  # names in the folder device-plugins
     allocatable: tuple[tuple[str, int], ...] | None = None  # healthy shares by resource
@@ -81,7 +81,7 @@ class ObservedFolder(Frozen):
 
 
 class ObservedCni(Frozen):
-    """What the node's CNI configuration has: names of files and types of plugins, never a text."""
+    """The node's CNI configuration: names of files and types of plugins, never a text."""
 
     files: tuple[tuple[str, tuple[str, ...]], ...] = ()
     wiring: str = ""
@@ -150,7 +150,7 @@ class AddressRange(Frozen):
 
 
 class ObservedContainer(Frozen):
-    """What was seen of a container of the pod, by its first process; None means not seen."""
+    """The state of a container of the pod, by its first process; None means not seen."""
 
     name: str
     asks: tuple[tuple[str, int], ...] = ()  # extended resources with their counts
@@ -165,7 +165,7 @@ class ObservedContainer(Frozen):
 
 
 class ObservedQueuePairs(Frozen):
-    """How many queue pairs of one transport a container's processes have on a device."""
+    """The number of queue pairs of one transport that a container's processes have on a device."""
 
     container: str
     device: str
@@ -184,7 +184,7 @@ class ObservedAttachment(Frozen):
 
 
 class ObservedLimit(Frozen):
-    """What a pod uses of an RDMA device, and may use at most by its cgroup; None means no limit."""
+    """A pod's use of an RDMA device, and its limit by cgroup; None means no limit."""
 
     device: str
     handles: int = 0
@@ -283,7 +283,7 @@ class CardByClaim(Frozen):
 
 
 class ContainerUse(Frozen):
-    """How the processes of a container with a card use RDMA; None means not seen."""
+    """The use of RDMA by the processes of a container with a card; None means not seen."""
 
     container: str
     pinned: int | None = None  # bytes of memory
@@ -334,7 +334,7 @@ class AgentPod(NamespacedName):
 
 
 class NodeAnswer(Frozen):
-    """What the agent of a node answered to the doctor."""
+    """The answer of a node's agent to the doctor."""
 
     node: str
     seen: Observation | None = None  # None: it did not answer, for `why`

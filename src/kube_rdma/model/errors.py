@@ -22,7 +22,7 @@ class HardwareGone(Unavailable):
 
 
 class Outdated(Unavailable):
-    """What a container was given at its start belongs to another device by now.
+    """A device that a container was given at its start, and that belongs to another one by now.
 
     Trying again seldom helps: only a new pod is given what is right.
     """

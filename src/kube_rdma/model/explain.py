@@ -122,7 +122,7 @@ class ExplainedShare(Frozen):
 
 
 class StepsFrom(StrEnum):
-    """Where the Steps of an Explanation come from."""
+    """The source of the Steps of an Explanation."""
 
     RECORD = "record"  # the journal of the agent
     RULES = "rules"  # planned now by the rules of the agent
@@ -159,7 +159,7 @@ class SeenInterface(Frozen):
 
 
 class SeenFrom(StrEnum):
-    """Where a fact about the inside of a pod comes from."""
+    """The source of a fact about the inside of a pod."""
 
     POD = "pod"  # its processes and its network namespace were looked at
     STATUS = "status"  # the agent has written it into the pod's annotation

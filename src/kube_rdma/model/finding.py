@@ -16,7 +16,7 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 
 
 class Severity(StrEnum):
-    """How bad a Finding is."""
+    """The weight of a Finding."""
 
     ERROR = "error"  # something does not work, or a pod is refused
     WARNING = "warning"  # something is slow, or will not work soon

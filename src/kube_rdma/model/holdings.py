@@ -36,7 +36,7 @@ class Allocatable(Frozen):
 
 
 class NodeHoldings(Frozen):
-    """What all containers of a node hold: shares by device plugins, and devices by claims."""
+    """The holdings of all containers of a node: shares by device plugins, and devices by claims."""
 
     shares: tuple[Holding, ...] = ()
     devices: tuple[ClaimedDevice, ...] = ()
@@ -44,7 +44,7 @@ class NodeHoldings(Frozen):
 
 
 class RecordedGrant(Frozen):
-    """What the kubelet has recorded as given to a container before its start.
+    """The kubelet's record of a grant to a container before its start.
 
     A record outlives its pod until the kubelet writes again.
     """

@@ -133,7 +133,7 @@ def merge_settings(shim: str, folder: str) -> RuntimeHook:
 
 
 class Edits(Frozen):
-    """What a CDI device changes in its container; device nodes keep the host's paths."""
+    """The changes of a CDI device in its container; device nodes keep the host's paths."""
 
     char_paths: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()

@@ -54,7 +54,7 @@ class Durations(Frozen):
 
 
 class MetricNames(StrEnum):
-    """Whose names the node's port metrics have, besides kube-rdma's own."""
+    """The names of the node's port metrics, besides kube-rdma's own."""
 
     NODE_EXPORTER = "node-exporter"
     VKE = "vke"
@@ -125,7 +125,7 @@ class ScrapedSample(Frozen):
 
 
 class TrafficKey(Frozen):
-    """Whose traffic it is: a port of the node (`pod` is empty), or a device of a pod."""
+    """The key of traffic: a port of the node (`pod` is empty), or a device of a pod."""
 
     device: str
     port: str
@@ -146,7 +146,7 @@ class TrafficTotals(Frozen):
 
 
 class AgentScrape(Frozen):
-    """What the scrape of one agent's metrics gave: totals, or the `problem` why there are none."""
+    """The result of a scrape of one agent: totals, or the `problem` why there are none."""
 
     node: str
     when: float  # by its node's clock

@@ -23,7 +23,7 @@ DRIVER_FIELDS = "kube-rdma.io/driver-fields"  # annotation of drivers' pods: ano
 
 
 class DrainPolicy(Frozen):
-    """Which holders of RDMA shares may be evicted; the others are waited for.
+    """The holders of RDMA shares that may be evicted; the others are waited for.
 
     Words and defaults are kubectl's.
     """
@@ -35,7 +35,7 @@ class DrainPolicy(Frozen):
 
 
 class UpgradePolicy(Frozen):
-    """How a policy wants drivers to be upgraded."""
+    """The way in which a policy wants drivers to be upgraded."""
 
     automatic: bool = False  # about other images alone: first loads and removals go on without it
     parallel: int = 1  # nodes at a time, 0 for all
@@ -97,7 +97,7 @@ class UpgradeNode(Frozen):
 
 
 class UpgradeStage(StrEnum):
-    """How far a node is with the change of its drivers."""
+    """The stage of a node in the change of its drivers."""
 
     CURRENT = "current"
     STARTING = "starting"  # its driver ends or begins
@@ -110,7 +110,7 @@ class UpgradeStage(StrEnum):
 
 
 class NodeStage(Frozen):
-    """How far a node is with its change of drivers, with a sentence if somebody may have to act."""
+    """The stage of a node's change of drivers, with a sentence if somebody may have to act."""
 
     node: str
     stage: UpgradeStage
@@ -155,14 +155,14 @@ UpgradeAct = Close | Open | Evict | EndDrivers | LabelDrivers
 
 
 class UpgradePlan(Frozen):
-    """What to do now for all nodes, in order, and how far each node is."""
+    """The acts that are due for all nodes, in order, and the stage of each node."""
 
     acts: tuple[UpgradeAct, ...] = ()
     stages: tuple[NodeStage, ...] = ()
 
 
 class UpgradeState(Frozen):
-    """How far the upgrade of drivers on all nodes is."""
+    """The state of the upgrade of drivers on all nodes."""
 
     current: bool
     reason: str  # a word for programs
@@ -309,7 +309,7 @@ class ComponentStatus(Frozen):
 
 
 class DaemonSetProgress(Frozen):
-    """How many pods of a DaemonSet are wanted and available, by the API server."""
+    """The number of pods of a DaemonSet that are wanted and available, by the API server."""
 
     desired: int = 0
     available: int = 0
@@ -337,7 +337,7 @@ class HostFolder(Frozen):
 
 
 class DriverContract(Frozen):
-    """What a driver image of certain releases needs: the form of its name, and its pod."""
+    """The needs of a driver image of certain releases: the form of its name, and its pod."""
 
     releases: str
     form: str

@@ -59,7 +59,7 @@ class FunctionSettings(Frozen):
 
 
 class FunctionPlace(Frozen):
-    """Which virtual function: its number at its physical function, counted from 0."""
+    """The number of a virtual function at its physical function, counted from 0."""
 
     physical: PlannedHostLink
     pci: PciAddress  # of the physical function, which finds it under another name or index
@@ -150,7 +150,7 @@ class DeviceLimits(Frozen):
 
 
 class DeviceUse(Frozen):
-    """How many handles and objects of an RDMA device a pod uses now."""
+    """The number of handles and objects of an RDMA device that a pod uses now."""
 
     device: str
     handles: int
@@ -158,7 +158,7 @@ class DeviceUse(Frozen):
 
 
 class PodDeviceUse(Frozen):
-    """How much of an RDMA device a named pod uses, and its limits."""
+    """The use that a named pod makes of an RDMA device, and its limits."""
 
     namespace: str
     pod: str
@@ -173,7 +173,7 @@ ShareId = NewType("ShareId", str)  # the device id that the kubelet sees; it all
 
 
 class Mode(StrEnum):
-    """How cards are given to pods; pools/rules/modes has a row for each mode."""
+    """The way in which cards are given to pods; pools/rules/modes has a row for each mode."""
 
     HCA = "hca"
     EXCLUSIVE = "exclusive"
@@ -183,14 +183,14 @@ class Mode(StrEnum):
 
 
 class Bind(StrEnum):
-    """What a share stands for: the whole pool with all its cards, or one card."""
+    """The meaning of a share: the whole pool with all its cards, or one card."""
 
     POOL = "pool"
     PER_CARD = "per-card"
 
 
 class Attach(StrEnum):
-    """When the devices of a container are bound to it.
+    """The moment at which the devices of a container are bound to it.
 
     NONE: at Allocate, as plain device nodes. REQUIRED: when its pod's network is attached, and it
     does not start before. AUTO: like REQUIRED for a pod that asks for a network, before the start
@@ -203,7 +203,7 @@ class Attach(StrEnum):
 
 
 class Preference(StrEnum):
-    """Which free shares to give first.
+    """The order in which free shares are given.
 
     PACK: fill a card before the next is begun. SPREAD: as many cards as possible. LEAST_LOADED: the
     cards with the fewest shares in use. NUMA: cards beside the GPUs that are still free.
@@ -216,7 +216,7 @@ class Preference(StrEnum):
 
 
 class Serving(StrEnum):
-    """By which API of the kubelet pods get the cards of a pool; on one node it is only one.
+    """The API of the kubelet by which pods get the cards of a pool; on one node it is only one.
 
     PLUGIN: shares of the device plugin. CLAIMS: devices of slices, for ResourceClaims and for the
     resource's own name (KEP-5004); the plugin stays registered and lists no share.
@@ -227,7 +227,7 @@ class Serving(StrEnum):
 
 
 class Variables(StrEnum):
-    """Which environment variables a container gets.
+    """The environment variables that a container gets.
 
     PCIDEVICE: those of the SR-IOV network device plugin.
     """
@@ -349,7 +349,7 @@ class Pool(Frozen, dict=True):
 
 
 class Offer(Frozen):
-    """What the kubelet is told of a resource: its shares, and which calls to make.
+    """The offer of a resource to the kubelet: its shares, and which calls to make.
 
     The calls are settled at registration, so a change of them registers anew.
     """
@@ -368,7 +368,7 @@ class FileMount(Frozen):
 
 
 class Grant(Frozen):
-    """What one container is given: shares of one pool, device nodes, variables and mounts."""
+    """The grant of one container: shares of one pool, device nodes, variables and mounts."""
 
     resource: str
     shares: tuple[ShareId, ...]
@@ -380,7 +380,7 @@ class Grant(Frozen):
 
 
 class DeviceInfo(Frozen):
-    """What CNI plugins are told of a granted PCI function; `physical` is set for a virtual one."""
+    """The facts for CNI plugins about a granted PCI function; `physical` is a virtual one's."""
 
     pci: PciAddress
     rdma_devices: tuple[str, ...]
@@ -424,7 +424,7 @@ class SetFunctions(Frozen):
 
 
 class FunctionsPlan(Frozen):
-    """What to do for the specs of virtual functions now, and what has to wait or is refused."""
+    """The acts for the specs of virtual functions now, and what has to wait or is refused."""
 
     acts: tuple[SetFunctions, ...] = ()
     waits: tuple[str, ...] = ()  # sentences about what cannot be done yet
@@ -470,7 +470,7 @@ class NodeSpecs(Frozen):
 
 
 class PolicyOutcome(StrEnum):
-    """What became of a policy on one node.
+    """The outcome of a policy on one node.
 
     Overruled: a policy of a higher priority, or the node's own file, says otherwise.
     """

@@ -258,7 +258,7 @@ _ESSENTIAL = frozenset(
 
 
 class ProgramRole(StrEnum):
-    """Which program of kube-rdma a pod or workload runs."""
+    """The program of kube-rdma that a pod or workload runs."""
 
     AGENT = "agent"
     CONTROLLER = "controller"
@@ -430,7 +430,7 @@ class ClusterFacts(Frozen, dict=True):
 
 
 class ClusterHealth(StrEnum):
-    """Whether a cluster is healthy, has problems, or too little was seen of it."""
+    """The health of a cluster: healthy, with problems, or too little was seen of it."""
 
     HEALTHY = "healthy"
     PROBLEMS = "problems"
@@ -441,7 +441,7 @@ class ClusterHealth(StrEnum):
 
 
 class CardState(StrEnum):
-    """Whether a card can be given to pods, as far as its node tells; in the order of a legend."""
+    """The states of a card as its node reports them, in the order of a legend."""
 
     WELL = "can be given to pods"
     PORT_DOWN = "can be given, a port carries no data"

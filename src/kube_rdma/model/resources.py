@@ -70,7 +70,7 @@ class NamespaceQuota(Frozen):
 
 
 class AgentFacts(Frozen):
-    """What all agents have in common that matters to a pod: settings of their workloads."""
+    """The facts that all agents share and that matter to a pod: settings of their workloads."""
 
     # The namespaces whose networks all pods may name, where agents keep networks to their
     # namespaces; None: agents keep none.
@@ -80,7 +80,7 @@ class AgentFacts(Frozen):
 
 
 class AuthorFacts(Frozen):
-    """What is read of a cluster to tell the author of a pod what it can ask for."""
+    """The facts of a cluster that tell the author of a pod what it can ask for."""
 
     namespace: str
     own_pods: tuple[HeldShares, ...] | None = None  # of the namespace
@@ -123,7 +123,7 @@ class AllowedNetwork(Frozen):
 
 
 class ResourceListing(Frozen):
-    """What pods of a namespace may ask for: resources, classes and networks."""
+    """The resources, classes and networks that pods of a namespace may ask for."""
 
     namespace: str
     resources: tuple[NamedResource, ...] = ()

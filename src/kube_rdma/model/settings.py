@@ -64,7 +64,7 @@ class Processor(Frozen):
 
 
 class TopologyFacts(Frozen):
-    """What NCCL's topology file needs of a machine: PCI functions, processors and their masks."""
+    """The facts for NCCL's topology file: PCI functions, processors and their masks."""
 
     functions: Mapping[PciAddress, PciFacts] = field(default_factory=dict)
     masks: Mapping[int, str] = field(default_factory=dict)  # cpumap of the kernel

@@ -14,7 +14,7 @@ from kube_rdma.model.device import CharDevice, Device, Gpu, PciAddress
 
 
 class NamespaceMode(StrEnum):
-    """How RDMA devices belong to network namespaces (`rdma system`).
+    """The relation of RDMA devices to network namespaces (`rdma system`).
 
     SHARED: every namespace sees every device. EXCLUSIVE: a device belongs to one namespace.
     """
@@ -32,7 +32,7 @@ class Fault(Frozen):
 
 
 class Survey(Frozen):
-    """What was seen of the RDMA devices of a node at one moment, sorted by name."""
+    """The RDMA devices of a node at one moment, sorted by name."""
 
     devices: tuple[Device, ...]
     rdma_cm: CharDevice | None  # one for the node, not per device
@@ -65,7 +65,7 @@ class Survey(Frozen):
 
 
 class Verdict(Frozen):
-    """Whether a pod can get a device; `reasons` is empty exactly when it can."""
+    """The verdict whether a pod can get a device; `reasons` is empty exactly when it can."""
 
     device: Device
     reasons: tuple[str, ...]  # each names the missing thing and the remedy

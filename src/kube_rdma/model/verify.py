@@ -31,7 +31,7 @@ class Operation(StrEnum):
 
 
 class Pairing(StrEnum):
-    """Which pods measure with which: all, neighbours in a ring, or the first with all others."""
+    """The choice of pairs to measure: all, neighbours in a ring, or the first with all others."""
 
     ALL = "all"
     RING = "ring"
@@ -89,7 +89,7 @@ class PerftestRow(Frozen):
 
 
 class PairOutcome(Frozen):
-    """What a client measured against a server on one rail, or why it failed."""
+    """The result of a client against a server on one rail, or why it failed."""
 
     client: str  # titles of pods
     server: str
@@ -106,7 +106,7 @@ class PairOutcome(Frozen):
 
 
 class PairStandard(Frozen):
-    """What counts as a good figure, in Gbit/s, or with `latency` in microseconds."""
+    """The measure of a good figure, in Gbit/s, or with `latency` in microseconds."""
 
     latency: bool = False
     limit: float | None = None  # as asked for
@@ -115,7 +115,7 @@ class PairStandard(Frozen):
 
 
 class Rating(StrEnum):
-    """Whether a pair's figure is good, too low, or missing."""
+    """The rating of a pair's figure: good, too low, or missing."""
 
     WELL = "ok"
     SLOW = "slow"
@@ -133,7 +133,7 @@ class RatedPair(Frozen):
 
 
 class SuspectKind(StrEnum):
-    """What can be the cause of bad pairs, in the order in which a person looks at them."""
+    """The possible causes of bad pairs, in the order in which a person looks at them."""
 
     CARD = "card"
     NODE = "node"
@@ -201,7 +201,7 @@ class PairProof(Frozen):
 
 
 class BandwidthPlan(Frozen):
-    """What a BandwidthCheck is to measure, and what is good enough.
+    """The measurements of a BandwidthCheck, and what is good enough.
 
     It measures running pods, which `selector` chooses, or copies of the pod `template`.
     """

@@ -68,7 +68,7 @@ class OperatorTiming(Frozen):
 
 
 class OperatorPlace(Frozen):
-    """Where the operator runs: its namespace, and the values of its installation."""
+    """The place of the operator: its namespace, and the values of its installation."""
 
     namespace: str  # in which all that it deploys goes
     cluster_wide: bool = False  # policies are those of the cluster, as the definition there has it

@@ -46,7 +46,7 @@ RENAMED = {"etcd": {"server": "etcd"}}  # go names a binary after its folder
 
 @dataclass(frozen=True, slots=True)
 class GoMod:
-    """What the lab uses of a go.mod file (go.dev/ref/mod): Go's version, tools, requirements."""
+    """The parts of go.mod that the lab uses (go.dev/ref/mod): version, tools, requirements."""
 
     go: tuple[int, ...]
     tools: tuple[str, ...]

@@ -20,7 +20,7 @@ from kube_rdma_tools.boards.board import Board, BoardSeat, CardPool, GpuDriver
 
 
 class NearCards(Frozen):
-    """How many of a pod's GPUs have their card at the same PCIe root, NUMA node or elsewhere."""
+    """The number of a pod's GPUs with their card at the same PCIe root, NUMA node or elsewhere."""
 
     root: int = 0
     numa_node: int = 0

@@ -25,7 +25,7 @@ _ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 
 
 class PodVerdict(StrEnum):
-    """How a pod ended: with its NIC, without it, refused, or without any sign."""
+    """The end of a pod: with its NIC, without it, refused, or without any sign."""
 
     WITH = "with"  # it ran, and had all that it expects when it started
     WITHOUT = "without"  # it ran and lacked something: the driver failed open

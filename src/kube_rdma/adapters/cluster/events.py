@@ -64,7 +64,7 @@ class _Sentence(Frozen):
 
 
 class _SentenceCount(Struct):
-    """How often a sentence was passed to `tell`, and how much of that count is written."""
+    """The count of a sentence passed to `tell`, and the part of it that is written."""
 
     name: str
     first: datetime

@@ -44,7 +44,7 @@ _TEXTS: dict[type, Callable[[str], object]] = {
 
 
 class RecordForm(Frozen):
-    """How a class is written in the journal: its tag, and the JSON key of each field."""
+    """The form of a class in the journal: its tag, and the JSON key of each field."""
 
     of: type
     tag: str

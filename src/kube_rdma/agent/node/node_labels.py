@@ -116,7 +116,7 @@ AGAIN_SECONDS = 60.0
 
 
 class LabelSources(Frozen):
-    """What role `node` alone needs: the survey, Events, and the writer of labels or None."""
+    """The needs of role `node` alone: the survey, Events, and the writer of labels or None."""
 
     kernel: KernelSources
     node: NodeEvents

@@ -636,7 +636,7 @@ def _compared(
 
 
 class Role(StrEnum):
-    """What a CNI call is for, which decides who answers it."""
+    """The purpose of a CNI call, which decides who answers it."""
 
     CHAIN = "chain"  # all networks of a pod, which its annotation names
     DELEGATE = "delegate"  # the one network whose configuration came

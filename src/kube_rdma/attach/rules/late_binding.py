@@ -64,7 +64,7 @@ class BindingSnapshot(Frozen):
 
 
 class BindDecision(Frozen):
-    """What CNI ADD does to bindings: `outdated` ones are removed, `promises` are bound."""
+    """The effect of CNI ADD on bindings: `outdated` ones are removed, `promises` are bound."""
 
     promises: tuple[Promise, ...]
     outdated: tuple[Binding, ...]
@@ -85,7 +85,7 @@ class AskPod(Frozen):
 
 
 class PodAnswer(Frozen):
-    """Whether a pod asks for networks, and why it cannot have them on this node."""
+    """The answer whether a pod asks for networks, and why it cannot have them on this node."""
 
     uid: str = ""  # as the runtime knows it; "" where the API server has no such pod
     annotations: Mapping[str, str] = MappingProxyType({})
@@ -108,7 +108,7 @@ Gate = Start | Wait | AskPod | Write
 
 
 class Stale(Frozen):
-    """What can be removed, in this order: files, bindings with what they attached, promises."""
+    """The records to remove, in this order: files, bindings with what they attached, promises."""
 
     files: tuple[CdiFile, ...]
     bindings: tuple[Binding, ...]

@@ -70,7 +70,7 @@ class FailedRepairs(Frozen):
 
 
 class RepairState(Frozen):
-    """What is known of repairs from the rounds before, by container."""
+    """The state of repairs from the rounds before, by container."""
 
     lacking: Mapping[ContainerId, float] = _NONE  # since when it lacks its networks
     absent: Mapping[ContainerId, float] = _NONE  # since when the runtime does not know it
@@ -229,7 +229,7 @@ class OwnerEvictions(Frozen):
 
 
 class EvictionTurns(Frozen):
-    """When each namespace, owner and pod was last tried for eviction, with owners' evictions."""
+    """The times of the last try to evict each namespace, owner and pod, with owners' evictions."""
 
     last: Mapping[tuple[str, ...], float] = {}
     evicted: Mapping[tuple[str, ...], OwnerEvictions] = {}
@@ -289,7 +289,7 @@ def _is_later(pod: PodState, lost: OwnerEvictions) -> bool:
 
 
 class RefusedAdd(Frozen):
-    """How often in a row an ADD was refused, and when."""
+    """The number of times in a row that an ADD was refused, and when."""
 
     times: int
     at: float  # the last one

@@ -246,7 +246,7 @@ _LONGEST = 100  # characters of a folder's name that people read
 
 
 class SettingsWay(StrEnum):
-    """How settings files reach a container: bound late, by a named CDI device, or mounted."""
+    """The ways of settings into a container: bound late, by a named CDI device, or mounted."""
 
     BOUND = "bound"
     NAMED = "named"

@@ -19,7 +19,7 @@ from kube_rdma.model.pools import FunctionPlace, RebindFunction, ResetFunction, 
 
 
 class StepRow(Frozen):
-    """How one kind of Step is checked, and how it is undone."""
+    """The check of one kind of Step, and its undo."""
 
     lacks: Callable[[Any, PodView], str]  # the fault, without a full stop; "" when it is done
     # In this order; none where it goes with its link, or has left nothing.

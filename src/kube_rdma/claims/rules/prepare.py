@@ -63,7 +63,7 @@ class PoolDevice(Frozen):
 
 
 class BookingNode(Frozen):
-    """What a booking needs to know of this node: boot, devices, bookings and holders."""
+    """The facts of this node for a booking: boot, devices, bookings and holders."""
 
     name: str
     boot: str

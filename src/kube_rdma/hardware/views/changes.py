@@ -41,7 +41,7 @@ _WORDS = {
 
 
 class ChangeKind(StrEnum):
-    """What a change is about: a device, a port, a GPU or the node."""
+    """The subject of a change: a device, a port, a GPU or the node."""
 
     DEVICE = "device"
     PORT = "port"

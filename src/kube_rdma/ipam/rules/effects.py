@@ -151,7 +151,7 @@ Effects = Generator[Effect, Any, T]
 
 
 class IpamAgentState(Struct):
-    """What a node's IPAM agent knows: one changing value that all of its operations share.
+    """The knowledge of a node's IPAM agent: one changing value that all its operations share.
 
     The program writes what its watches show into `catalog`, `blocks` and `queues`, perhaps late.
     `blocks` are those of the node and those that it read: any other one may be free.

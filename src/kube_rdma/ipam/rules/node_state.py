@@ -20,7 +20,7 @@ from kube_rdma.model import ipam
 
 
 class LocalHolding(Frozen):
-    """What the node knows of the addresses that it holds in one block."""
+    """The node's knowledge of the addresses that it holds in one block."""
 
     confirmed: ipam.Bits = NONE  # by its last write that surely succeeded
     in_use: ipam.Bits = NONE  # of its records, those in cool-down too
@@ -41,7 +41,7 @@ Holdings = Mapping[ipam.BlockKey, LocalHolding]
 
 
 class NodeAddressState(Frozen):
-    """What a node's agent knows about addresses: its journal, holdings and right to grant."""
+    """The agent's knowledge about addresses: its journal, holdings and right to grant."""
 
     node: ipam.NodeName
     holdings: Holdings = field(default_factory=dict)

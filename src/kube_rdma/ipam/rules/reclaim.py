@@ -26,7 +26,7 @@ _NEARLY_FULL = 0.9  # share of a pool that nodes hold; from then on its status w
 
 
 class NodeObservation(Frozen):
-    """What the controller observed of a node: its lease, since when, and when the node was gone."""
+    """The controller's view of a node: its lease, since when, and when the node was gone."""
 
     lease: ipam.NodeLease | None
     since: float  # it is unchanged
@@ -35,7 +35,7 @@ class NodeObservation(Frozen):
 
 
 class Observations(Frozen):
-    """What the controller has observed, with times; a new process begins with nothing."""
+    """The controller's observations, with times; a new process begins with nothing."""
 
     nodes: Mapping[ipam.NodeName, NodeObservation]
     requests: Mapping[tuple[ipam.PoolName, ipam.BorrowRequest], float]
@@ -206,7 +206,7 @@ def _listed(block: ipam.Block, bits: int) -> str:
 
 
 class ClusterView(Frozen):
-    """What the controller's watches show of the cluster, perhaps late."""
+    """The cluster as the controller's watches show it, perhaps late."""
 
     blocks: Mapping[ipam.BlockKey, ipam.Block]
     leases: Mapping[ipam.NodeName, ipam.NodeLease]
@@ -219,7 +219,7 @@ Operation = tuple[str, str, effects.Effects[None]]
 
 
 class GcState(Struct):
-    """What the controller remembers from one round to the next."""
+    """The values that the controller keeps from one round to the next."""
 
     cooldown: float  # the longest of any pool
     timing: ipam.Timing = field(default_factory=ipam.Timing)

@@ -23,7 +23,7 @@ from kube_rdma.model.survey import NamespaceMode
 
 
 class NetworkKind(StrEnum):
-    """What kind of interface a network gives a pod, and who makes it."""
+    """The kind of interface that a network gives a pod, and who makes it."""
 
     MACVLAN = "macvlan"  # a virtual link on a card
     IPVLAN = "ipvlan"
@@ -55,7 +55,7 @@ class NetworkRoute(Frozen):
 
 
 class CardAddresses(StrEnum):
-    """What becomes of a card's IP addresses when its link is given to a pod."""
+    """The fate of a card's IP addresses when its link is given to a pod."""
 
     STAY = "stay"  # they are the node's
     MOVE = "move"  # into the pod with a link that moves, where no pool has addresses for its rail
@@ -212,7 +212,7 @@ class GrantedShare(Frozen):
 
 
 class Way(StrEnum):
-    """How a pod gets an interface from a card: the card's link moves, or a virtual link is made."""
+    """The ways to give a pod an interface: the card's link moves, or a virtual link is made."""
 
     TAKE = "take"
     MACVLAN = "macvlan"
@@ -257,14 +257,14 @@ class Sandbox(Frozen):
 
 
 class AttachmentKey(Frozen):
-    """What names an attachment: the container and interface of the CNI ADD that made it."""
+    """The name of an attachment: the container and interface of the CNI ADD that made it."""
 
     container: ContainerId
     interface: InterfaceName | None = None  # of the call; None: all networks of the pod in one
 
 
 class GidTable(Frozen):
-    """What a device's GID table has: its entries, and how many there can be."""
+    """The GID table of a device: its entries, and how many there can be."""
 
     device: str
     size: int
@@ -369,7 +369,7 @@ class SeenRdma(Frozen):
 
 
 class PodView(Frozen):
-    """What was seen in a network namespace: links, routes, rules, RDMA devices and sysctls."""
+    """The contents of a network namespace: links, routes, rules, RDMA devices and sysctls."""
 
     links: tuple[SeenLink, ...] = ()
     routes: tuple[AddRoute, ...] = ()

@@ -31,7 +31,7 @@ ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
 
 
 class Wiring(StrEnum):
-    """Which program calls kube-rdma's CNI plugin for a pod (docs/decisions/0010)."""
+    """The program that calls kube-rdma's CNI plugin for a pod (docs/decisions/0010)."""
 
     CHAIN = "chain"  # the runtime, behind the cluster's own plugin
     DELEGATE = "delegate"  # a meta-plugin such as Multus, for the networks that a pod names

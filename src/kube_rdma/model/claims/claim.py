@@ -94,7 +94,7 @@ class ClaimUser(Frozen):
 
 
 class ConfigOrigin(StrEnum):
-    """Whether a configuration comes from the class or from the claim (AllocationConfigSource)."""
+    """The origin of a configuration: the class or the claim (AllocationConfigSource)."""
 
     CLASS = "FromClass"
     CLAIM = "FromClaim"
@@ -266,7 +266,7 @@ class DeviceCondition(Frozen):
 
 
 class DeviceStatus(Frozen):
-    """What kube-rdma's driver says of one device in a claim's status."""
+    """The entry of kube-rdma's driver about one device in a claim's status."""
 
     pool: str
     device: str
@@ -314,7 +314,7 @@ class ClaimWorld(Frozen):
 
 
 class Reason(StrEnum):
-    """Why a device cannot be allocated for a request, in the order of the scheduler's checks."""
+    """The reason why a device cannot be allocated, in the order of the scheduler's checks."""
 
     POOL_INCOMPLETE = "poolIncomplete"
     POOL_INVALID = "poolInvalid"
@@ -338,7 +338,7 @@ class Objection(Frozen):
 
 
 class DeviceVerdict(Frozen):
-    """Whether a device could be allocated for a request; without an objection it could."""
+    """The verdict on a device for a request; without an objection it could be allocated."""
 
     device: SliceDevice
     request: str
@@ -347,7 +347,7 @@ class DeviceVerdict(Frozen):
 
 
 class ClaimOutcome(StrEnum):
-    """What becomes of a claim on a node, the worst first, which is the order of the page."""
+    """The outcomes of a claim on a node, the worst first, which is the order of the page."""
 
     REFUSED = "refused"  # the scheduler gives up, on every node
     NOT_MET = "notMet"
@@ -356,7 +356,7 @@ class ClaimOutcome(StrEnum):
 
 
 class ClaimVerdict(Frozen):
-    """What would become of a claim on one node."""
+    """The verdict on a claim on one node."""
 
     node: str
     outcome: ClaimOutcome

@@ -83,7 +83,7 @@ _CONDITIONS = {  # as later releases of the operator call them
 
 
 class PolicyVerdict(Frozen):
-    """What the operator says of a policy: its state as a whole, and that of each part."""
+    """The operator's verdict on a policy: its state as a whole, and that of each part."""
 
     state: operator.AppliedState
     reason: str

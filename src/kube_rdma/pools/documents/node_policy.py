@@ -377,7 +377,7 @@ class PolicyPool(Typed):
 
 
 class PolicyFunctions(Typed):
-    """How many virtual functions each physical one that a selector chooses should have."""
+    """The number of virtual functions for each physical one that a selector chooses."""
 
     selectors: Many[CardSelector] = Field(
         min_length=1, max_length=MOST_ENTRIES, examples=[[{"interfaces": ["ens2f0"]}]]

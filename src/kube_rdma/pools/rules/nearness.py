@@ -61,7 +61,7 @@ def nearness(a: PciPosition, b: PciPosition) -> Nearness:
 
 
 class Side(StrEnum):
-    """Whether a card and a GPU share a NUMA node, where the PCI position of one is unknown."""
+    """The relation of a card and a GPU by NUMA node, where the PCI position of one is unknown."""
 
     SAME = "same NUMA node"
     OTHER = "other NUMA node"

@@ -140,7 +140,7 @@ _INDEX = struct.Struct("=4xI")  # the same place in struct ifinfomsg and struct 
 
 
 class News(StrEnum):
-    """What a routing netlink event is about.
+    """The subject of a routing netlink event.
 
     LOST means dropped events: anything may have changed.
     """

@@ -26,7 +26,7 @@ _LOWER, _UPPER = "lower_", "upper_"  # netdev_adjacent_sysfs_add(), net/core/dev
 
 
 class DeviceSite(Frozen):
-    """Where an RDMA device sits: PCI position and interfaces; `seat` is None without PCI.
+    """The place of an RDMA device: PCI position and interfaces; `seat` is None without PCI.
 
     A `soft` device sits on no function of its own: the seat is its interface's.
     """
