@@ -8,14 +8,14 @@ runs it again; the same answers change nothing.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from kube_base.errors import KubeError, Refused
+from kube_base.errors import Refused
 from kube_base.frozen import Frozen
+from kube_rdma_lab.build.program import run
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = "Written by `python -m kube_rdma_tools.owner`"
@@ -160,8 +160,4 @@ def main(name: str, repository: str, mail: str, root: Path) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(prog_name="python -m kube_rdma_tools.owner")
-    except KubeError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+    run(main, "python -m kube_rdma_tools.owner")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from pathlib import Path
 
 import click
 
-from kube_base.errors import KubeError
 from kube_rdma_lab.build import BuildEvent, build, parts, product, resolution
+from kube_rdma_lab.build.program import run
 
 
 @click.group(invoke_without_command=True)
@@ -50,8 +49,4 @@ def show(event: BuildEvent) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(prog_name="python -m kube_rdma_lab.build")
-    except KubeError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+    run(main, "python -m kube_rdma_lab.build")

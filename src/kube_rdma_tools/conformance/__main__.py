@@ -14,10 +14,10 @@ from pathlib import Path
 
 import click
 
-from kube_base.errors import KubeError
 from kube_rdma import __version__
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.build.images import VERBS
+from kube_rdma_lab.build.program import run
 from kube_rdma_tools.conformance.checks import items
 from kube_rdma_tools.conformance.evidence import CheckVerdict, CommandOutcome, Runner
 from kube_rdma_tools.conformance.page import ConformanceScene, files, summary
@@ -121,8 +121,4 @@ def versions(run: Runner) -> tuple[tuple[str, str], ...]:
 
 
 if __name__ == "__main__":
-    try:
-        main(prog_name="make conformance")
-    except KubeError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+    run(main, "make conformance")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
 import click
 import msgspec
 
-from kube_base.errors import KubeError
+from kube_rdma_lab.build.program import run
 from kube_rdma_tools.mutants.places import ROOMS, files
 from kube_rdma_tools.mutants.run import MutationOutcome, draw, outcomes
 
@@ -69,8 +68,4 @@ def main(seed: int, count: int, rooms: str, workers: int, results: Path | None) 
 
 
 if __name__ == "__main__":
-    try:
-        main(prog_name="python -m kube_rdma_tools.mutants")
-    except KubeError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+    run(main, "python -m kube_rdma_tools.mutants")

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from kube_base.errors import KubeError
 from kube_rdma_lab.build import product
+from kube_rdma_lab.build.program import run
 from kube_rdma_tools.release import named
 from kube_rdma_tools.release.files import write_release
 from kube_rdma_tools.release.identity import of_checkout_as
@@ -59,8 +59,4 @@ def main(
 
 
 if __name__ == "__main__":
-    try:
-        main(prog_name="python -m kube_rdma_tools.release")
-    except KubeError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+    run(main, "python -m kube_rdma_tools.release")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from kube_base.errors import KubeError
+from kube_rdma_lab.build.program import run
 from kube_rdma_tools.release.version import of_checkout
 from kube_rdma_tools.site import build, versions
 
@@ -32,8 +31,4 @@ def main(folder: Path, files: str) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(prog_name="python -m kube_rdma_tools.site")
-    except KubeError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+    run(main, "python -m kube_rdma_tools.site")
