@@ -49,7 +49,7 @@ def lines(tmp_path):
         (tmp_path / "modules").touch()
         (tmp_path / "test_some.py").write_text(TESTS)
         (tmp_path / "pytest.ini").touch()
-        paths = {"LAB_RUN": str(tmp_path), "PYTHONPATH": str(INSIDE)}
+        paths = {"LAB_RUN": str(tmp_path), "PYTHONPATH": str(INSIDE), "LAB_LONG_STARTS": "15"}
         words = ("-m", "pytest", "-p", "inside", "-p", "no:cacheprovider", "test_some.py")
         environment = {**os.environ, **paths, **settings}
         done = subprocess.run(

@@ -11,7 +11,7 @@ import pytest
 from kube_base.errors import Refused, Unavailable
 from kube_rdma_lab.bare import InnerOutcome, InnerResult, Progress
 from kube_rdma_lab.bare.machine import command_line
-from kube_rdma_lab.bare.run import follow
+from kube_rdma_lab.bare.run import Silent, follow
 from kube_rdma_lab.build.qemu import Qemu
 from kube_rdma_lab.build.testroot import BareParts
 
@@ -20,6 +20,7 @@ from .outside import FailedInsideError, Inside, Machine
 PASSED = InnerResult(InnerOutcome.PASSED, 0.5)
 BEGUN = json.dumps({"test": "x"})
 ENDED = json.dumps({"test": "x", "outcome": "passed", "seconds": 0.5})
+LONG = json.dumps({"test": "x", "long": True})
 LAST = json.dumps({"test": ""})
 BOOT = "echo lab: stage booted 1"
 # Words of the script: the first writes to the machine's second line, the other waits until the
@@ -70,9 +71,15 @@ def test_a_machine_that_dies_names_its_test_and_shows_its_console(followed, said
 
 
 def test_a_machine_that_falls_silent_names_its_test(followed):
-    """How long it may be silent is measured by its boot."""
     with pytest.raises(Unavailable, match="said nothing for 0 s during x"):
-        followed(f"say '{BEGUN}'; {BOOT}; cat heard; exec sleep 600", quiet_boots=0)
+        followed(f"say '{BEGUN}'; {BOOT}; cat heard; exec sleep 600", quiet=(0, 0))
+
+
+def test_a_machine_that_is_alive_says_which_test_does_not_end(followed):
+    """Between its beginning and that there are signs of life, as a serial line ends them."""
+    rest = f"printf '{{}}\\r\\n' >> tests.jsonl; say '{LONG}'; exec sleep 600"
+    with pytest.raises(Silent, match="does not end a test during x"):
+        followed(f"{BOOT}; say '{BEGUN}'; heard; {rest}")
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+SIGN_OF_LIFE = b"{}"
+
 
 class InnerOutcome(StrEnum):
     """The outcome of a test in the bare machine."""
@@ -36,24 +38,32 @@ class InnerResult:
 
 @dataclass(frozen=True, slots=True)
 class ReportLine:
-    """A report that a test began (no result) or ended; with an empty name, that pytest ended."""
+    """A report that a test began (no result) or ended; with an empty name, that pytest ended.
+
+    `long` is that of a test that has begun and takes longer than any should.
+    """
 
     test: str
     result: InnerResult | None = None
+    long: bool = False
 
 
 def parse(text: str) -> ReportLine:
     """Parse a line of the results file into a ReportLine."""
     fields = json.loads(text)
-    test = fields.pop("test")
+    test, long = fields.pop("test"), fields.pop("long", False)
     return ReportLine(
         test,
         InnerResult(**{**fields, "outcome": InnerOutcome(fields["outcome"])}) if fields else None,
+        long,
     )
 
 
 class ReportReader:
-    """A reader that follows the results file; `size` is how many bytes it has read."""
+    """A reader that follows the results file; `size` is how many bytes it has read.
+
+    A machine that is alive adds to them every few seconds, also while a test runs.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -61,10 +71,10 @@ class ReportReader:
         self.size = 0
 
     def new(self) -> Iterator[ReportLine]:
-        """Yield the complete lines written since the last call; keep an incomplete one."""
+        """Yield the reports written since the last call; keep an incomplete line."""
         with self._path.open("rb") as source:
             source.seek(self.size)
             data = source.read()
         self.size += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        yield from (parse(line.decode()) for line in lines)
+        yield from (parse(line.decode()) for line in lines if line.strip() != SIGN_OF_LIFE)

@@ -36,8 +36,9 @@ NODE_FILES = "config/node-files"  # what users install on a node, which the mach
 POLICY = "lab.policy="
 # A machine with this word is a user-mode kernel (bare/user_mode.py), not QEMU's.
 USER_MODE = "lab.kernel=user-mode"
-# How many boots' time the machine may be silent: Python's start takes two, the longest test ten.
-QUIET_BOOTS = 40
+# How long the machine may show no sign of life, in seconds of the reference and in boots: Python,
+# which writes one every five seconds, needs two boots to start.
+QUIET = (60.0, 10.0)
 # What the machine writes before it tells where a test stands (node/bare/inside.py).
 STANDS = "runs longer than"
 
@@ -60,7 +61,7 @@ RunsTests = Callable[[Sequence[str], Path], AsyncGenerator[Progress, None]]
 
 
 class Silent(Unavailable):
-    """The error that a machine wrote nothing for too long: its kernel or the emulator hangs."""
+    """The error that a machine wrote nothing for too long or does not end a test: it hangs."""
 
 
 def run(checkout: Path, tests: Sequence[str], home: Path) -> Mapping[str, InnerResult]:
@@ -130,12 +131,10 @@ async def _machine(
         if USER_MODE in words:
             program = await asyncio.to_thread(testroot.user_mode_kernel, store)
             argv = user_mode.command_line(program, parts.disk, initrd, results)
-            quiet_boots = user_mode.QUIET_BOOTS
         else:
             argv = command_line(parts, accelerated(), initrd, results, kernel)
-            quiet_boots = QUIET_BOOTS
         try:
-            async with aclosing(follow(argv, console, results, quiet_boots)) as events:
+            async with aclosing(follow(argv, console, results)) as events:
                 async for event in events:
                     yield event
         finally:
@@ -158,11 +157,12 @@ def accelerated() -> tuple[str, ...]:
 
 
 async def follow(
-    argv: Sequence[str], console: Path, results: Path, quiet_boots: int = QUIET_BOOTS
+    argv: Sequence[str], console: Path, results: Path, quiet: tuple[float, float] = QUIET
 ) -> AsyncGenerator[Progress, None]:
     """Wait for the end of the machine; raise Unavailable with the test in which it died.
 
-    It may be silent for `quiet_boots` times as long as it took to start its first program.
+    It may be silent for the seconds of `quiet`, or so many times as long as it took to start its
+    first program, if that is longer. A test that takes too long is reported by the machine itself.
     """
     begin = time.monotonic()
     reader = ReportReader(results)
@@ -171,12 +171,14 @@ async def follow(
         reading = Console(NAME, console)
         await awake(program, reading, lambda _: None, slowness)
         boot = (time.monotonic() - begin) / max(1.0, slowness)
-        patience = Patience(slowness, quiet_boots * boot)
+        patience = Patience(slowness, max(quiet[0], quiet[1] * boot))
         last: ReportLine | None = None
         alive = True
         while alive:
             alive = program.running  # asked first: what it has said until then is read below
             for last in reader.new():
+                if last.long:
+                    raise Silent(_death("does not end a test", last, console))
                 if last.test:
                     yield Progress(time.monotonic() - begin, last.test, last.result)
             reading.read()

@@ -12,9 +12,6 @@ from kube_rdma_lab.bare.machine import CARDS, GHOST_SOCKET, MAC, MEMORY_MIB
 from kube_rdma_lab.user_mode_machine import KERNEL_ARGUMENTS
 
 PROCESSORS = 2
-# How many boots' time it may be silent: it boots in a tenth of QEMU's time, and what waits for a
-# timer takes as long as there.
-QUIET_BOOTS = 200
 # As in bare/machine.py; two plain cards and one with virtual functions, the ghost behind the first.
 CARD_KINDS = ("card", "card", "sriov")
 

@@ -3,8 +3,8 @@
 Into the file `results`, the machine's second serial line, it writes one JSON object for each test
 that begins, one with the result when it has ended, and one without a name at the very end;
 kube_rdma_lab/bare/results.py reads them. Before the first test it waits for the file `modules`.
-Of a test that does not end it tells where Python and the kernel stand, before the outer run gives
-the machine up.
+Every few seconds it writes a sign of life. Of a test that does not end it tells where Python and
+the kernel stand, and then reports it, so that the outer run gives the machine up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 import pytest
@@ -24,19 +24,34 @@ import pytest
 RUN = Path(os.environ["LAB_RUN"])  # where node/bare/init has put both files
 WORST_LAST = ("passed", "skipped", "failed")
 
-# How many times as long as from the kernel's start to here a test may last before its stacks are
-# told: the outer run waits for 40 boots (bare/run.py), and to here it is more than one.
-LONG_STARTS = 15.0
+BEAT_SECONDS = 5.0  # between two signs of life
+# How many times as long as from the kernel's start to here a test may last.
+LONG_STARTS = float(os.environ["LAB_LONG_STARTS"])
 STARTED = float(Path("/proc/uptime").read_text().split()[0])
 
 parts: list[pytest.TestReport] = []  # of the test that runs now: its setup, call and teardown
 ended = [Event()]  # set when the test that runs now has ended
 
 
+writing = Lock()  # two threads write lines, and a long one goes out in pieces
+
+
 def say(**fields: Any) -> None:
     """Append a JSON line to the results, which the process outside the machine reads."""
-    with (RUN / "results").open("a") as line:
+    with writing, (RUN / "results").open("a") as line:
         line.write(json.dumps(fields) + "\n")
+
+
+def beat() -> None:
+    """Write a line without fields every few seconds, for as long as the machine is alive."""
+    while True:
+        time.sleep(BEAT_SECONDS)
+        say()
+
+
+def pytest_configure() -> None:
+    """Begin with the signs of life."""
+    Thread(target=beat, daemon=True).start()
 
 
 def pytest_collection_finish() -> None:
@@ -72,7 +87,7 @@ def pytest_runtest_logfinish(nodeid: str) -> None:
 
 
 def tell_when_long(test: str, end: Event) -> None:
-    """Print the stacks of a test that runs too long to the console, once."""
+    """Print the stacks of a test that runs too long to the console, then report it."""
     if end.wait(LONG_STARTS * STARTED):
         return
     with Path("/dev/console").open("w") as console:
@@ -86,6 +101,7 @@ def tell_when_long(test: str, end: Event) -> None:
                     name = (task / "comm").read_text().strip()
                     print(f"{task.name} {name} {state}", file=console)
                     print((task / "stack").read_text(), file=console, flush=True)
+    say(test=test, long=True)
 
 
 def why(part: pytest.TestReport) -> str:
