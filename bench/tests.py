@@ -1,8 +1,8 @@
 """What the project's own words take: `make test` and CI where all is built, a demo where nothing.
 
 They run in a clone of each checkout's commit with a cache of their own: `make demo` fills it, which
-is the cold one, and `.ci/run` builds the rest before it is timed. Most of an hour for a checkout,
-so this word runs only by its name: `make bench ARGS="--limit 20000 tests"`.
+is the cold one, and what tests need besides is built before they are timed. Most of an hour for a
+checkout, so this word runs only by its name: `make bench ARGS="--limit 20000 tests"`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ IN_TURNS = True
 BY_NAME = True  # not in a run of all words
 DEMO, TEST, CI = ("make", "demo"), ("make", "test"), (".ci/run",)
 DOWN = (".venv/bin/kube-rdma", "lab", "down")
+BUILD = ("make", "ready-kernel"), (".venv/bin/python", "-m", "tests.kit.parts")
 NOTHING = ("make", "help")
+LAST_LINES = 15  # of the output of a word that failed
 
 
 def measure(context: Context) -> Iterator[Figure]:
     """All three, of one checkout after the other; with `short` each is `make help`."""
-    demo, down, test, ci = [NOTHING] * 4 if context.short else (DEMO, DOWN, TEST, CI)
+    words = [NOTHING] * 6 if context.short else (DEMO, DOWN, *BUILD, TEST, CI)
+    demo, *between, test, ci = words
     for checkout in checkouts():
         with tempfile.TemporaryDirectory() as folder:
             run = Words(checkout, Path(folder))
             _, cpu = run.took(demo)
             yield checkout.named(Figure("demo_cpu_seconds", cpu, "s"))
-            run.took(down)
-            run.took(ci)
+            for word in between:
+                run.took(word)
             for key, word in (("test_minutes", test), ("ci_minutes", ci)):
                 yield checkout.named(Figure(key, run.took(word)[0] / 60, "min"))
 
@@ -44,7 +47,7 @@ class Words:
     """Runs words in a clone of a checkout's commit, in which nothing is built."""
 
     def __init__(self, checkout: Checkout, folder: Path) -> None:
-        self._clone = folder / "clone"
+        self._clone, self._output = folder / "clone", folder / "output"
         cache = {"KUBE_RDMA_CACHE": str(folder / "cache"), "HOME": str(folder)}
         self._environment = checkout.environment(**cache)
         del self._environment["PYTHONPATH"]  # the clone has its own sources
@@ -54,11 +57,18 @@ class Words:
     def took(self, words: Sequence[str]) -> tuple[float, float]:
         """Return the seconds that a word takes, and its processors'; Unavailable if it fails."""
         began, before = time.monotonic(), _worked()
-        done = subprocess.run(
-            words, cwd=self._clone, env=self._environment, stdout=subprocess.DEVNULL, check=False
-        )
+        with self._output.open("w") as output:
+            done = subprocess.run(
+                words,
+                cwd=self._clone,
+                env=self._environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
         if done.returncode:
-            raise Unavailable(f"`{' '.join(words)}` ended with {done.returncode}")
+            last = "\n".join(self._output.read_text().splitlines()[-LAST_LINES:])
+            raise Unavailable(f"`{' '.join(words)}` ended with {done.returncode}:\n{last}")
         return time.monotonic() - began, _worked() - before
 
 
