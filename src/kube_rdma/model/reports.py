@@ -26,6 +26,19 @@ from kube_rdma.model.measures import Bandwidth, gbps
 from kube_rdma.model.pools import PolicyAtNode
 
 
+class ReportedNeighbour(kubernetes.SparsePart):
+    """The port of a switch that a port is plugged into, as the switch itself says it."""
+
+    switch: kubernetes.Word
+    """switch is the name of the switch, or its chassis ID if it tells no name. Example: leaf-1."""
+    port: kubernetes.Word
+    """port is the port of the switch, by its port ID. Example: Ethernet1/1."""
+    chassis: kubernetes.Word = ""
+    """chassis is the chassis ID of the switch, mostly a MAC address; of InfiniBand its node GUID.
+    Left out: switch is the chassis ID. Example: 52:54:00:aa:00:01.
+    """
+
+
 class ReportedPort(kubernetes.SparsePart):
     """A port of an RDMA device."""
 
@@ -53,6 +66,13 @@ class ReportedPort(kubernetes.SparsePart):
     """
     bond: kubernetes.Word | None = None
     """bond is the bond that the interface is enslaved to. Left out: none. Example: bond0."""
+    neighbour: ReportedNeighbour | None = None
+    """neighbour is the switch port at the other end of the cable, by LLDP, or by what an InfiniBand
+    port knows of its peer. Left out: nothing was heard; unheard says why, if it is known.
+    """
+    unheard: kubernetes.Sentence = ""
+    """unheard is why neighbour is left out. Example: lldpd runs on this node and takes the frames.
+    """
 
     @property
     def gbps(self) -> float | None:
