@@ -397,25 +397,25 @@ def _manifest(file: Path) -> dict[str, Any]:
 
 
 def _misshapen(pod: dict[str, Any]) -> str:
-    """Return the first field of a pod whose value has the wrong type; "" if all are right."""
+    """Return the first field that verify reads and whose value has the wrong type; "" if none."""
     metadata, spec = pod.get("metadata", {}), pod.get("spec", {})
     if not isinstance(metadata, dict) or not isinstance(spec, dict):
         return "spec" if isinstance(metadata, dict) else "metadata"
-    containers = spec.get("containers") or []
     maps = {
         "metadata.labels": metadata.get("labels"),
         "spec.nodeSelector": spec.get("nodeSelector"),
     }
-    if not isinstance(containers, list):
-        return "spec.containers"
-    for number, container in enumerate(containers):
-        place = f"spec.containers[{number}]"
-        if not isinstance(container, dict):
-            return place
-        resources = container.get("resources") or {}
-        maps[f"{place}.resources"] = resources
-        if isinstance(resources, dict):
-            maps[f"{place}.resources.limits"] = resources.get("limits")
+    for name in ("containers", "resourceClaims"):
+        parts = spec.get(name) or []
+        if not isinstance(parts, list):
+            return f"spec.{name}"
+        for number, part in enumerate(parts):
+            if not isinstance(part, dict):
+                return f"spec.{name}[{number}]"
+            place, resources = f"spec.{name}[{number}].resources", part.get("resources")
+            maps[place] = resources
+            if isinstance(resources, dict):
+                maps[f"{place}.limits"] = resources.get("limits")
     return next((name for name, value in maps.items() if not isinstance(value, dict | None)), "")
 
 

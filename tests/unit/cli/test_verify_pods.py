@@ -205,6 +205,8 @@ def test_a_node_over_quota_and_a_full_one_are_told(nodes, tmp_path):
         ("kind: Pod\nspec: {nodeSelector: x}", "spec.nodeSelector has not the form"),
         ("kind: Pod\nspec: {containers: x}", "spec.containers has not the form"),
         ("kind: Pod\nspec: {containers: [x]}", "spec.containers[0] has not the form"),
+        ("kind: Pod\nspec: {resourceClaims: x}", "spec.resourceClaims has not the form"),
+        ("kind: Pod\nspec: {resourceClaims: [x]}", "spec.resourceClaims[0] has not the form"),
         ("kind: Pod\nspec: {containers: [{resources: x}]}", "[0].resources has not"),
         ("kind: Pod\nspec: {containers: [{resources: {limits: x}}]}", "limits has not"),
     ],
