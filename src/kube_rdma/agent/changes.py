@@ -246,7 +246,7 @@ class VirtualFunctions:
         return max(drained, self._failed.get(act, now))
 
     async def _run(self, due: Sequence[model.SetFunctions], adopted: Iterable[PciAddress]) -> None:
-        """Make the due changes of functions, all cards at once, and record the adopted cards."""
+        """Record the cards that already have their functions, then change others, all at once."""
         done = False
         with contained("virtual functions"):
             for physical in adopted:

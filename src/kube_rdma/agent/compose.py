@@ -357,7 +357,7 @@ def _never(options: AgentOptions, why: str) -> late_binding.NoLateBinding:
 def _early(options: AgentOptions) -> Path | None:
     """Return the folder for settings that Allocate gives.
 
-    None for role `plugin` without a state folder.
+    Return None for role `plugin` without a state folder.
     """
     state = options.state_dir
     return state / "settings" if options.node or state.is_dir() else None

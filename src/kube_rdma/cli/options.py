@@ -237,7 +237,7 @@ ADMISSION_SET = click.option(
 def cluster_options(*, namespace: bool = False, every: bool = False) -> Decorator:
     """Return a decorator that gives a command the cluster's options as one value `cluster`.
 
-    With `namespace` also -n, with `every` also -A.
+    `namespace` adds -n, and `every` adds -A.
     """
     return _taking((*_ALWAYS, *((_NAMESPACE,) if namespace else ()), *((_EVERY,) if every else ())))
 

@@ -206,7 +206,7 @@ class _Scrape(Frozen):
     cards: tuple[ClaimedCard, ...] = ()
 
     def values(self, devices: series.SeenDevices, node: CounterReadings) -> Iterator[MetricSeries]:
-        """Yield all series but those about the agent itself."""
+        """Yield the series of devices, resources, pods and claims; the exporter adds all others."""
         look, holdings = self.look, self.holdings
         yield from series.device_series(node.devices, self.names)
         yield from series.resource_series(look.pools, holdings)

@@ -149,11 +149,11 @@ Word = Annotated[str, Meta(max_length=253)]
 
 
 class StatusPart(Frozen, rename="camel"):
-    """A part of a status object; fields that a newer version adds are ignored."""
+    """A part of an object that kube-rdma writes; fields that a newer version adds are ignored."""
 
 
 class SparsePart(StatusPart, omit_defaults=True):
-    """A part of a status object that is written without fields that have their default."""
+    """A part of an object that is written without the fields that have their default."""
 
 
 class Condition(SparsePart):

@@ -135,8 +135,8 @@ def _retried(measurement: Callable[[], Measurement]) -> Measurement:
 def _serving(lab: Lab, argv: list[str], label: str) -> Iterator[None]:
     """Run a perftest server inside the `with`, whose body begins when it listens.
 
-    The server ends with its stdin. The process that carries its command is not killed before: an
-    ssh that shares its connection would end the others' too.
+    The server ends with its stdin. Its local process is not killed as long as the server runs: it
+    may be an ssh whose connection other commands share, and they would end, too.
     """
     pipe = subprocess.PIPE
     with subprocess.Popen(

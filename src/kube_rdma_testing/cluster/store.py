@@ -41,7 +41,7 @@ class ServedResource:
 
     @property
     def has_status(self) -> bool:
-        """Return whether the resource has the subresource status."""
+        """Return whether the fake keeps the status apart, as of all resources but Events."""
         return self.plural != "events"
 
 

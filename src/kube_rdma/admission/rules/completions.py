@@ -37,7 +37,7 @@ _SIZE = re.compile(r"[1-9][0-9]{0,11}(?:[kMGTP]|[KMGTP]i)?")
 
 
 class CompletionChoice(Frozen):
-    """The completions that a pod's annotation asks for; `wrong` has its unknown words."""
+    """The completions to make for a pod; `wrong` has the unknown words of its annotation."""
 
     parts: tuple[Completes, ...]
     shm_size: str

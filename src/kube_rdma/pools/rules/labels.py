@@ -214,7 +214,7 @@ def _rdma(facts: LabelFacts) -> dict[str, str]:
 
 
 def _port_labels(survey: Survey, devices: list[Device], ports: list[Port]) -> dict[str, str]:
-    """Return the labels about ports; a label without a value is empty."""
+    """Return the labels about ports; `wanted_labels` leaves out those with an empty value."""
     rates = [port.rate_gbps for port in ports if port.state is PortState.ACTIVE and port.rate_gbps]
     layers = {port.link_layer for port in ports} - {LinkLayer.UNKNOWN}
     seats = [device.seat for device in devices if device.seat]

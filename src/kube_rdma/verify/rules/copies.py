@@ -24,10 +24,10 @@ _OF_CLASS = "deviceclass.resource.kubernetes.io/"
 
 
 class ClaimOffers(Frozen):
-    """Reasons why a node cannot meet claims, by resource or template and node; empty if it can."""
+    """The reasons why nodes cannot meet claims; a reason is empty for a node that can."""
 
-    resources: Mapping[str, Mapping[str, str]] = {}  # extended ones that a DeviceClass has
-    templates: Mapping[str, str] = {}  # of the pod's own claims
+    resources: Mapping[str, Mapping[str, str]] = {}  # by extended resource of a class, and node
+    templates: Mapping[str, str] = {}  # of the pod's own claims, by node
     unread: str = ""  # why it is not known
 
     def lacks(self, resource: str, node: str) -> str:
