@@ -28,7 +28,10 @@ Named = TypeVar("Named")
 
 
 class ApiRequest(Frozen):
-    """A request to the API server. `verb` is RBAC's, `name` is empty for a collection."""
+    """A request to the API server. `verb` is RBAC's, `name` is empty for a collection.
+
+    Without a version `plural` is a path of the server itself, such as version.
+    """
 
     verb: str  # get, list, watch, create, update, patch, delete
     group: str
@@ -49,6 +52,8 @@ class ApiRequest(Frozen):
     @property
     def path(self) -> str:
         """Return the request's URL path, without host and query."""
+        if not self.version:
+            return f"/{self.plural}"
         root = f"/apis/{self.group}" if self.group else "/api"
         space = f"/namespaces/{self.namespace}" if self.namespace else ""
         tail = "".join(f"/{part}" for part in (self.name, self.subresource) if part)

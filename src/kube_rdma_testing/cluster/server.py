@@ -34,6 +34,8 @@ from kube_rdma_testing.cluster.store import (
     check_version,
 )
 
+_DEFINITIONS = "customresourcedefinitions"
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _EVENTS = ServedResource("events.k8s.io", "v1", "Event", "events", namespaced=True)
 
 
@@ -42,7 +44,9 @@ class FakeServer:
 
     `forbidden` holds pairs of verb and resource (``("update", "ippools/status")``) that RBAC does
     not allow, or with ``*/`` before the resource: not of all namespaces at once, or ``team/``: not
-    in that namespace. `protected` are pods, by namespace and name, that a PodDisruptionBudget
+    in that namespace. `escalating` are such pairs of which a review of the user's rights does not
+    know, as RBAC's check of escalations. `protected` are pods, by namespace and name, that a
+    PodDisruptionBudget
     holds. `gates_off` are feature gates, whose fields of ResourceSlices are dropped. `undefined`
     holds pairs of resource and field of the status that its definition does not have.
     """
@@ -51,12 +55,31 @@ class FakeServer:
         resources = (_EVENTS, _resource(NODE), _resource(POD), *map(_resource, kinds))
         self._resources = {(r.group, r.version, r.plural): r for r in resources}
         self.forbidden: set[tuple[str, str]] = set()
+        self.escalating: set[tuple[str, str]] = set()
         self.protected: set[tuple[str, str]] = set()
         self.gates_off: set[str] = set()
         self.undefined: set[tuple[str, str]] = set()
         self.program: Program | None = None  # what every command in a pod is
+        self.git_version = "v1.36.3"
+        self.establishes = True  # a new definition is served at once, else by `establish`
         self.lines: list[ClientLine] = []
+        self._own = {"/version": self._version, _REVIEWS: self._review}
         self.store = ObjectStore(self._tell)
+
+    def establish(self) -> None:
+        """Serve the kinds of all stored definitions (apiextensions' establishing controller)."""
+        for key, document in tuple(self.store.objects.items()):
+            if key.resource.plural != _DEFINITIONS:
+                continue
+            spec = document["spec"]
+            names, scoped = spec["names"], spec["scope"] == "Namespaced"
+            for each in spec["versions"]:
+                place = (spec["group"], each["name"], names["plural"])
+                kind = (spec["group"], each["name"], names["kind"], names["plural"])
+                self._resources.setdefault(place, ServedResource(*kind, scoped))
+            established = {"type": "Established", "status": "True"}
+            status = {"status": {"conditions": [established]}}
+            self.store.merge(key, status, "kube-apiserver", "status")
 
     def add(self, kind: ObjectKind[Any, Any]) -> None:
         """Serve one more kind, as after its CustomResourceDefinition was installed."""
@@ -125,7 +148,7 @@ class FakeServer:
         if resource is None:
             raise Refusal(404, "", "404 page not found")
         barred = (request.resource, f"{request.namespace or '*'}/{request.resource}")
-        if any((request.verb, name) in self.forbidden for name in barred):
+        if any((request.verb, name) in self.forbidden | self.escalating for name in barred):
             message = (
                 f'{resource.full} "{request.name}" is forbidden: User "fake" cannot {request.verb}'
                 f' resource "{request.resource}" in API group "{request.group}"'
@@ -134,6 +157,8 @@ class FakeServer:
         return resource
 
     def _serve(self, request: ApiRequest) -> Document:
+        if request.path in self._own:
+            return self._own[request.path](request.body)
         resource = self.resource(request)
         if request.verb == "list":
             return self._list(resource, request)
@@ -147,7 +172,24 @@ class FakeServer:
             return {"kind": "Status", "status": "Success"}
         if request.resource == "pods/eviction":
             return self._evict(key, body)
-        return self._write(request, key, body)
+        if dict(request.query).get("dryRun") == "All":
+            return self._write(self.store.copy(), request, key, body)
+        written = self._write(self.store, request, key, body)
+        if request.plural == _DEFINITIONS and self.establishes:
+            self.establish()
+            return self.store.get(key)
+        return written
+
+    def _version(self, _: bytes) -> Document:
+        return {"gitVersion": self.git_version}
+
+    def _review(self, body: bytes) -> Document:
+        """Say whether a request is allowed, as a SelfSubjectAccessReview asks."""
+        review = msgspec.json.decode(body)
+        asked = review["spec"]["resourceAttributes"]
+        barred = (asked["resource"], f"{asked.get('namespace') or '*'}/{asked['resource']}")
+        denied = any((asked["verb"], name) in self.forbidden for name in barred)
+        return {**review, "status": {"allowed": not denied}}
 
     def joined(
         self, request: ApiRequest, protocols: Sequence[str]
@@ -168,24 +210,33 @@ class FakeServer:
         self.store.delete(key, conditions)
         return {"kind": "Status", "status": "Success"}
 
-    def _write(self, request: ApiRequest, key: Key, body: Document) -> Document:
+    def _write(self, store: ObjectStore, request: ApiRequest, key: Key, body: Document) -> Document:
         query = dict(request.query)
+        self._check_space(key)
         manager, part = query.get("fieldManager", "unknown"), request.subresource
         if request.plural == "resourceslices" and request.verb in {"create", "update"}:
             body = self._judged(key, body)
         if request.verb == "create":
-            return self.store.create(key, body, manager)
+            return store.create(key, body, manager)
         if request.verb == "update":
-            return self.store.update(key, body, manager, part)
+            return store.update(key, body, manager, part)
         if request.content_type == APPLY:
             for name in body.get("status", {}):
                 if (request.plural, name) in self.undefined:
                     why = f".status.{name}: field not declared in schema"
                     raise Refusal(500, "", f"failed to create typed patch object (): {why}")
             force = query.get("force") == "true"
-            return self.store.apply(key, body, manager, force=force, part=part)
+            return store.apply(key, body, manager, force=force, part=part)
         strategic = request.content_type == STRATEGIC
-        return self.store.merge(key, body, manager, part, strategic=strategic)
+        return store.merge(key, body, manager, part, strategic=strategic)
+
+    def _check_space(self, key: Key) -> None:
+        """Raise Refusal (404) without the object's namespace, where namespaces are served."""
+        spaces = [one for one in self._resources.values() if one.full == "namespaces"]
+        if key.namespace and spaces and Key(spaces[0], "", key.namespace) not in self.store.objects:
+            message = f'namespaces "{key.namespace}" not found'
+            details = {"name": key.namespace, "kind": "namespaces"}
+            raise Refusal(404, "NotFound", message, details)
 
     def _judged(self, key: Key, body: Document) -> Document:
         """Return a ResourceSlice as the server stores it; raise Refusal (422) if it is invalid."""

@@ -94,6 +94,16 @@ class ObjectStore:
         self.oldest = 1  # versions before it are forgotten
         self._owners: dict[Key, ff.Owners] = {}
 
+    def copy(self) -> ObjectStore:
+        """Return a store of the same objects, whose changes stay there, as those of a dry run."""
+        made = ObjectStore(lambda: None)
+        made.revision, made.objects, made._owners = (
+            self.revision,
+            dict(self.objects),
+            dict(self._owners),
+        )
+        return made
+
     def get(self, key: Key) -> Document:
         """Return the object; raise Refusal (404) if there is none."""
         if key not in self.objects:
