@@ -128,12 +128,7 @@ def _replaced(path: str) -> str:
 
 
 def _object(blueprint: Blueprint) -> str:
-    body = blueprint.body
-    if blueprint.notes:
-        annotations = {**body["metadata"].get("annotations", {}), **blueprint.notes}
-        metadata = {**body["metadata"], "annotations": annotations}
-        body = {**body, "metadata": metadata}
-    lines = ["---", *_fields(body, 0)]
+    lines = ["---", *_fields(blueprint.noted, 0)]
     if blueprint.over:
         lines = [f"{{{{- range $entry := {_path(blueprint.over)} }}}}", *lines, "{{- end }}"]
     if blueprint.conditions:

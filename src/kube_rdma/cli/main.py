@@ -41,6 +41,7 @@ COMMANDS = {
     "devices": "Show the RDMA devices of this node.",
     "doctor": "Find out why RDMA does not work here.",
     "explain": "Show what a pod asked for and got.",
+    "install": "Install kube-rdma on a cluster.",
     "ip": "Show and check pools of IP addresses.",
     "migrate": "Plan the move from another device plugin.",
     "nccl-env": "Print variables for NCCL, UCX and NVSHMEM.",
@@ -63,7 +64,11 @@ GROUPS = (
     ),
     ("Ask why", ("bundle", "doctor", "explain", "why"), "kube-rdma why pod/train/worker-0"),
     ("Check", ("config", "verify"), "kube-rdma verify nodes -f pod.yaml"),
-    ("Install and change", ("claim", "migrate", "render"), "kube-rdma render --values values.yaml"),
+    (
+        "Install and change",
+        ("claim", "install", "migrate", "render"),
+        "kube-rdma install --values values.yaml --dry-run",
+    ),
     ("For programs", ("agent", "controller", "nccl-env", "network"), "kube-rdma nccl-env"),
 )
 _OTHERS = "From other packages"

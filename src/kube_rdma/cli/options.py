@@ -82,6 +82,13 @@ def number_option(
     return click.option(*names, default=default, **more)
 
 
+def timeout_option(purpose: str) -> Callable[[F], F]:
+    """Return the option for the longest time that a command waits; `purpose` begins its help."""
+    text = f"{purpose}, such as 90s or 1m30s; a plain number is seconds."
+    more: dict[str, Any] = {"metavar": "TIME", "callback": duration, "show_default": True}
+    return click.option("--timeout", "seconds", default="5m", help=text, **more)
+
+
 def node_name_option(purpose: str) -> Callable[[F], F]:
     """Return the option for the Node object of this machine; `purpose` is its help."""
     return click.option(

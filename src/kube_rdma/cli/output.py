@@ -105,11 +105,11 @@ def written(page: Page, *, wide: bool = False) -> str:
     return rendered(page, page_width(), colour=in_colour())
 
 
-def show_sentence(text: str) -> None:
-    """Print sentences, one a line; fold them on a terminal."""
+def show_sentence(text: str, *, before: str = "") -> None:
+    """Print sentences, one a line, with `before` ahead of them; fold them on a terminal."""
     from kube_rdma.lib.page import Sentence
 
-    show((tuple(Sentence(line, "  ", loose=True) for line in text.split("\n")),))
+    show((tuple(Sentence(line, "  ", loose=True) for line in text.split("\n")),), before=before)
 
 
 def show_document(document: object, output: str) -> None:

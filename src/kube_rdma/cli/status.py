@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -48,15 +48,7 @@ if TYPE_CHECKING:
     "cards and shares too, or all.",
 )
 @options.flag_option("--watch", help="Show the page again when it changes, until Ctrl-C.")
-@click.option(
-    "--timeout",
-    "seconds",
-    default="5m",
-    show_default=True,
-    metavar="TIME",
-    callback=options.duration,
-    help="Longest time for --wait, such as 90s or 1m30s; a plain number is seconds.",
-)
+@options.timeout_option("Longest time for --wait")
 @options.path_option(
     "--svg", help="Draw the state of all cards, node by rail, and write the picture to FILE."
 )
@@ -85,8 +77,6 @@ def status(
     read to tell. Advice does not count as a problem. With --wait and --watch the last look counts,
     with --wait-for what was waited for.
     """
-    from kube_rdma.model.reports import ClusterHealth
-
     if watch and (awaited or svg or output not in ("table", "wide")):
         raise click.UsageError("--watch shows pages alone: leave --wait, --svg and other -o out.")
     if svg:
@@ -95,10 +85,17 @@ def status(
     if watch:
         look = _watch(opener, cluster, show)
     else:
-        look = asyncio.run(_look(opener, cluster, seconds if awaited else 0.0, awaited or "all"))
+        look = asyncio.run(look_at(opener, cluster, seconds if awaited else 0.0, awaited or "all"))
         if svg:
             _draw(look, svg)
         show(look)
+    leave(look)
+
+
+def leave(look: ClusterLook) -> NoReturn:
+    """Exit with the code for what was looked at last."""
+    from kube_rdma.model.reports import ClusterHealth
+
     codes = {
         ClusterHealth.HEALTHY: out.ExitCode.OK,
         ClusterHealth.PROBLEMS: out.ExitCode.PROBLEM,
@@ -131,7 +128,7 @@ def _watch(
         show(look, before=out.HOME if out.is_terminal() else "")
 
     with suppress(KeyboardInterrupt):
-        asyncio.run(_look(opener, at, inf, shown=shown))
+        asyncio.run(look_at(opener, at, inf, shown=shown))
     if not looks:
         raise click.Abort
     return looks[0]
@@ -145,13 +142,14 @@ def _draw(look: ClusterLook, file: Path) -> None:
     out.keep(card_grid_svg(card_grid(look.facts), "State of the cards"), file)
 
 
-async def _look(
+async def look_at(
     opener: options.Opener | None,
     at: options.ClusterOptions,
     seconds: float,
     what: str = "all",
     shown: Callable[[ClusterLook], None] | None = None,
 ) -> ClusterLook:
+    """Return the last look at a cluster, which ends when `what` is well or the time is over."""
     from kube_rdma.reports.gather import take, until_well
 
     with out.ProgressLine("Reading the cluster.", is_wanted=shown is None) as line:

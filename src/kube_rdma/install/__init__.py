@@ -1,4 +1,4 @@
-"""Describes an installation once, and prints it as manifests or as a Helm chart.
+"""Describes an installation once, prints it as manifests or as a Helm chart, and applies it.
 
 operator, reports and what stands above them may import it.
 """

@@ -1,6 +1,7 @@
 """From the values of an installation to its objects.
 
-values files, --set ─► checked (documents) ─► merged, filled (rules) ─► `kube-rdma render`
+values files, --set ─► checked (documents) ─► merged, filled (rules) ─┬─► `kube-rdma render`
+                                                                      └─► apply: `kube-rdma install`
 
 kube_rdma_tools/chart writes the Helm chart of the same blueprints and values.
 """
@@ -20,11 +21,23 @@ from kube_rdma.install.documents import assignments, installation
 from kube_rdma.install.rules import notes as install_notes
 from kube_rdma.install.rules.parts import FILES, filled, parts
 from kube_rdma.install.rules.presets import DEFAULT_PRESET, merged, over, written
-from kube_rdma.install.rules.release import lacking
+from kube_rdma.install.rules.release import (
+    FULL_NAME,
+    POLICIES,
+    RELEASE,
+    VALUE,
+    image_values,
+    lacking,
+    others,
+    owned,
+    tolerated,
+    with_helm,
+)
 from kube_rdma.lib.schema import definition
 from kube_rdma.lib.text import document, reader
 from kube_rdma.lib.text.document import Document
-from kube_rdma.model.install import Blueprint, Json, Values
+from kube_rdma.model.install import Blueprint, ChartRelease, Json, Values
+from kube_rdma.model.reports import ChosenNodes
 from kube_rdma.pools.config import parse_config
 
 CONFIG = "agent.config"
@@ -88,8 +101,62 @@ def assigned(texts: Sequence[str], below: Sequence[Document], where: str = "--se
     for text in texts:
         for path, one in assignments.pairs(text, where):
             value = assignments.put(value, path, one)
+    return _layer(value, where)
+
+
+def _layer(value: Any, where: str) -> Document:
+    """Return values without places in a text; `where` names the option in messages."""
     read = reader.read(b"{}", where)
     return replace(read, value=value, values={(): read.values[()]}, keys={})
+
+
+def layers(
+    files: Sequence[Path], texts: Sequence[str], namespace: str = "", image: str = ""
+) -> list[Document]:
+    """Return the layers of values that options give: files, the image, assignments, a namespace.
+
+    Raise Refused for a file that cannot be read, and for a text that is no assignment.
+    """
+    given = [read_values(path) for path in files]
+    if image:
+        given.append(_layer({"image": image_values(image)}, "--image"))
+    given.append(assigned(texts, given))
+    if namespace:
+        names = (f'namespace.name="{namespace}"', "namespace.create=false")
+        given += [assignment(text, "--namespace") for text in names]
+    return given
+
+
+def release(
+    layers: Sequence[Document], preset: str, version: str, networks: Json | None
+) -> ChartRelease:
+    """Return the installation as `helm install` makes it on a cluster of this version.
+
+    `networks` is the cluster's definition of NetworkAttachmentDefinitions, None without one. Raise
+    Refused as `objects` does.
+    """
+    values = _values([_layer({VALUE: version}, "version of the API server"), *layers], preset)
+    name, platform, agent = values[FULL_NAME] or RELEASE, values["platform"], values["agent"]
+    values = with_helm(values, defines_networks=networks is None or not others(networks, name))
+    noted = {
+        part: [replace(one, body=one.noted) for one in listed]
+        for part, listed in blueprints().items()
+    }
+    borne = tuple(map(tolerated, agent["tolerations"]))
+    chosen = ChosenNodes(tuple(sorted(agent["nodeSelector"].items())), borne)
+    served = {kind: platform[name] for kind, name in POLICIES.items()}
+    notes = (*install_notes.notes(values), *lacking(values))
+    return ChartRelease(
+        name,
+        values["preset"],
+        values["namespace"]["name"],
+        tuple(owned(one, name) for one in _filled(values, noted)),
+        next(filled(described("trial"), values)),
+        chosen if agent["enabled"] else None,
+        platform["operator"],
+        served | {"NetworkAttachmentDefinition": networks is not None},
+        tuple(one for one in notes if one not in install_notes.UNSEEN),
+    )
 
 
 def objects(
@@ -101,8 +168,15 @@ def objects(
     one, else the preset default. Raise Refused with every fault of a layer, or of the agent's
     configuration in them. Raise it also where workloads are wanted and no image is named.
     """
-    values = _values(layers, preset)
-    if part in ("", "workloads") and not values["image"]["repository"]:
+    every = blueprints()
+    return _filled(_values(layers, preset), {part: every[part]} if part else every)
+
+
+def _filled(
+    values: Values, described: Mapping[str, Sequence[Blueprint]]
+) -> tuple[dict[str, Any], ...]:
+    """Return the objects of these parts; raise Refused where no image is named for workloads."""
+    if "workloads" in described and not values["image"]["repository"]:
         raise Refused(
             "no image of kube-rdma is named",
             remedy="Build it, push it to a registry of yours, and name it, such as by --set "
@@ -111,12 +185,7 @@ def objects(
         )
     if values["platform"]["configMap"] and values["agent"]["enabled"]:
         parse_config(values["agent"]["config"].encode(), CONFIG)
-    return tuple(
-        made
-        for name, listed in blueprints().items()
-        if part in ("", name)
-        for made in filled(listed, values)
-    )
+    return tuple(made for listed in described.values() for made in filled(listed, values))
 
 
 def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:

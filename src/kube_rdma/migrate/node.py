@@ -17,7 +17,7 @@ from kube_client.objects import Cluster
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.migrate import cluster as objects
 from kube_rdma.migrate.rules.commands import MARK
-from kube_rdma.migrate.rules.starts import config_map, serves
+from kube_rdma.migrate.rules.starts import config_map, serves, serves_cards
 from kube_rdma.model import migrate as model
 from kube_rdma.model.pools import Bind, Mode
 from kube_rdma.model.reports import ProgramRole, ProgramTemplate
@@ -72,6 +72,15 @@ async def look(cluster: Cluster, options: model.MigrationOptions) -> model.Migra
     return model.MigrationView(
         plugins, policies, nodes, holders or (), operators or (), configs, unread
     )
+
+
+async def neighbours(
+    cluster: Cluster,
+) -> tuple[tuple[model.PluginDaemonSet, ...], tuple[str, ...]]:
+    """Return the DaemonSets that serve RDMA cards, and the Deployments of NVIDIA's operator."""
+    seen = map(_judged, await objects.daemon_sets(cluster))
+    plugins = tuple(one for one in seen if one.is_ours or serves_cards(one))
+    return plugins, await objects.operators(cluster)
 
 
 async def look_node(cluster: Cluster, name: str) -> model.ServingView:

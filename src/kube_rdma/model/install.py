@@ -12,9 +12,15 @@ templates. So the two cannot differ, and whoever changes an object changes it in
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, TypeAlias
 
+from kube_base.errors import Refused
 from kube_base.frozen import Frozen, field
+from kube_rdma.model.finding import Finding, NotSeen
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.migrate import PluginDaemonSet
+from kube_rdma.model.reports import ChosenNodes
 
 Json: TypeAlias = dict[str, Any]
 Values: TypeAlias = Mapping[str, Any]
@@ -80,6 +86,14 @@ class Blueprint(Frozen):
     for_helm: bool = False  # render leaves out the whole object
     component: str = ""  # the label app.kubernetes.io/component; "": its part's name
 
+    @property
+    def noted(self) -> Json:
+        """Return the body with the annotations for Helm."""
+        if not self.notes:
+            return self.body
+        annotations = {**self.body["metadata"].get("annotations", {}), **self.notes}
+        return {**self.body, "metadata": {**self.body["metadata"], "annotations": annotations}}
+
 
 def joined(*parts: str | Hole) -> Joined:
     """Return a Joined text of these parts."""
@@ -89,6 +103,69 @@ def joined(*parts: str | Hole) -> Joined:
 def unless(condition: str, node: Node) -> When:
     """Return a choice of the node where the condition is false, and of nothing where it is true."""
     return When(condition, ABSENT, node)
+
+
+# An installation and the cluster that it is for: `kube-rdma install`.
+
+
+class ChartRelease(Frozen):
+    """An installation with the names and marks that Helm would give it."""
+
+    name: str
+    preset: str
+    namespace: str
+    objects: tuple[Json, ...]  # in the order in which they are applied
+    trial: Json  # the pod that tries the image
+    chosen: ChosenNodes | None  # nodes for agents; None: it has no agents
+    has_operator: bool
+    served: Mapping[str, bool]  # kinds that installations use, and whether the cluster has them
+    notes: tuple[str, ...] = ()  # what is left to do or left out, one sentence each
+
+
+class ClusterObject(Frozen):
+    """An object of a release beside what the cluster has under its name."""
+
+    wanted: Json
+    found: Json | None = None  # None: nothing
+    made: Json | None = None  # what the API server says that it would store; None: not asked
+    owner: str = ""  # whose it is, where it is not the release's
+    refusal: Refused | None = None  # why it cannot be read or written
+
+
+class InstallSight(Frozen):
+    """A release and what was seen of the cluster that it is for."""
+
+    release: ChartRelease
+    version: str  # of the API server: v1.36.3
+    objects: tuple[ClusterObject, ...]
+    lacking: Mapping[str, str] = {}  # verbs that the user has no right to, by the resource
+    nodes: tuple[NodeState, ...] = ()
+    plugins: tuple[PluginDaemonSet, ...] = ()  # for RDMA cards, kube-rdma's agents among them
+    operators: tuple[str, ...] = ()  # Deployments of NVIDIA's network operator
+    kept_by_helm: bool = False  # Helm has a record of the release
+    not_seen: tuple[NotSeen, ...] = ()
+
+
+class Act(StrEnum):
+    """What an installation does to an object of the cluster."""
+
+    MADE = "new"
+    CHANGED = "changed"
+    LEFT = "unchanged"
+
+
+class InstallPlan(Frozen):
+    """What an installation does to each object, and what a person has to know."""
+
+    sight: InstallSight
+    acts: tuple[tuple[Act, Json], ...]  # those of others are left out
+    findings: tuple[Finding, ...]
+    served: int  # nodes that get an agent
+
+    @property
+    def wanted(self) -> tuple[Json, ...]:
+        """Return what has to be written, in the order of the release."""
+        return tuple(one for act, one in self.acts if act is not Act.LEFT)
 
 
 # A value of the installation as people read of it: its path, its sentence, its default.

@@ -24,13 +24,6 @@ from kube_rdma.model.kubernetes import MIRROR
 from kube_rdma.model.reports import NodeReport
 from kube_rdma.operator.documents import nic_cluster_policy
 
-_TRIES = "ErrImagePull, ImagePullBackOff"
-# Words of a kubelet about images (pkg/kubelet/images/types.go).
-_FINAL = (
-    *("InvalidImageName", "ErrImageNeverPull", "ImageInspectError"),
-    *("RegistryUnavailable", "SignatureValidationFailed"),
-)
-_PULL_FAULTS = {word: word for word in _FINAL} | dict.fromkeys(_TRIES.split(", "), _TRIES)
 _OF_OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 CLAIM = "resource.k8s.io/claim"  # stands for a pod's ResourceClaims, whatever driver they are for
 
@@ -159,8 +152,8 @@ def _pull_fault(pod: kinds.FullPod) -> str:
     images = {container.name: container.image for container in pod.spec.containers}
     for status in kinds.status_of(pod).container_statuses:
         word = status.state.waiting.reason if status.state.waiting else ""
-        if word in _PULL_FAULTS:
-            return f"{images.get(status.name, status.name)} ({_PULL_FAULTS[word]})"
+        if word in kinds.PULL_FAULTS:
+            return f"{images.get(status.name, status.name)} ({kinds.PULL_FAULTS[word]})"
     return ""
 
 

@@ -55,6 +55,8 @@ NO_WEBHOOK = (
     "admission.webhook has no effect: kube-rdma has no webhook any more. Set "
     "admission.pods.check=true in its place, and take the value out (docs/admission.md)."
 )
+UNSEEN = (NO_DEFINITION, DOCUMENTS_NAMES)
+"""Notes for who does not look into the cluster."""
 OF_DOCUMENTS = {
     "ack": "kube-system",
     "scc": "kube-system",

@@ -16,7 +16,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.install import Blueprint, Hole, Json, Node, Values
-from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.kubernetes import PodState, Toleration
 
 PRODUCT = "kube-rdma"
 FULL_NAME = "fullnameOverride"
@@ -82,6 +82,15 @@ def labelled(blueprint: Blueprint, part: str) -> Blueprint:
     return replace(blueprint, body=body)
 
 
+def image_values(text: str) -> Json:
+    """Return the value `image` for an image's name: REPOSITORY, with :TAG or @DIGEST behind it."""
+    name, _, digest = text.partition("@")
+    path, slash, last = name.rpartition("/")  # a port has a colon too, and a slash behind it
+    last, _, tag = last.partition(":")
+    named = {"repository": f"{path}{slash}{last}", "tag": tag, "digest": digest}
+    return {part: word for part, word in named.items() if word}
+
+
 def version_label(tag: str, digest: str = "") -> str:
     """Return the version of an image as a label value: its digest if it has one, else its tag."""
     return (digest or tag).replace(":", "-")[:_LONGEST].strip(_ENDS)
@@ -91,6 +100,57 @@ def _with(body: Json, labels: Json) -> dict[str, Any]:
     """Return an object with more labels in its metadata, behind those that it has."""
     metadata = {**body["metadata"], "labels": {**body["metadata"].get("labels", {}), **labels}}
     return {**body, "metadata": metadata}
+
+
+# What makes an object a part of a release of Helm, which then takes over what `kube-rdma install`
+# made: checkOwnership of Helm's pkg/action/validate.go.
+
+HELM = "Helm"
+RELEASE, RECORDS = "rdma", "kube-system"  # usual name, and the namespace of Helm's records
+_OWNER = ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace")
+_HOOK = "helm.sh/hook"
+_MOST = 200  # characters of annotations that a page shows
+
+
+def with_helm(values: Values, *, defines_networks: bool) -> Json:
+    """Return the values as Helm completes them: with its own names, and the cluster's lack."""
+    crds, platform = values["crds"], values["platform"]
+    if defines_networks and platform["networks"] and crds["install"]:
+        crds = {**crds, "networkAttachmentDefinitions": True}
+    names = {"instance": values[FULL_NAME] or RELEASE, "manager": HELM}
+    return {**values, "crds": crds, "platform": {**platform, **names}}
+
+
+def tolerated(written: Json) -> Toleration:
+    """Return a toleration as the values have it, which only the API server checks."""
+    fields = Toleration.__struct_fields__
+    return Toleration(
+        **{name: str(text) for name, text in written.items() if name in fields and text}
+    )
+
+
+def owned(document: Json, release: str) -> Json:
+    """Return an object with the annotations by which it is this release's."""
+    metadata = document["metadata"]
+    owner = dict(zip(_OWNER, (release, RECORDS), strict=True))
+    annotations = {**metadata.get("annotations", {}), **owner}
+    return {**document, "metadata": {**metadata, "annotations": annotations}}
+
+
+def others(found: Json, release: str) -> str:
+    """Return who manages an object of the cluster; "" if it is the release."""
+    metadata = found["metadata"]
+    manager = (metadata.get("labels") or {}).get(f"{GROUP}managed-by", "")
+    owner = tuple(map((metadata.get("annotations") or {}).get, _OWNER))
+    if manager != HELM:
+        return f"{manager} made it" if manager else "nobody's name is on it"
+    is_ours = owner == (release, RECORDS)
+    return "" if is_ours else f"it is of Helm's release {owner[0]} in {owner[1]}"[:_MOST]
+
+
+def is_made_once(document: Json) -> bool:
+    """Return whether an object is made by the first installation and then left to its users."""
+    return (document["metadata"].get("annotations") or {}).get(_HOOK) == "post-install"
 
 
 # Parts of an installation that a version of Kubernetes lacks, so that they are left out.
@@ -104,6 +164,11 @@ SINCE: Mapping[str, int] = {
     "mutatingPolicies": 36,
     "appArmorField": 30,
 }
+POLICIES: Mapping[str, str] = {
+    "ValidatingAdmissionPolicy": "validatingPolicies",
+    "MutatingAdmissionPolicy": "mutatingPolicies",
+}
+"""Kinds of admission policies by what they are called in SINCE."""
 OLDEST = 22  # minor version that has all other kinds
 _NEWEST = 99
 _MINOR = re.compile(r"v?1\.(\d+)")
@@ -125,13 +190,10 @@ def lacking(values: Values) -> tuple[str, ...]:
     pods = admission["pods"]
     judges, completes = admission["install"] or pods["check"], pods["complete"]
     without = "left out, and no pod is completed"
-    wanted_kinds = (
-        ("ValidatingAdmissionPolicy", "validatingPolicies", judges, "left out"),
-        ("MutatingAdmissionPolicy", "mutatingPolicies", completes, without),
-    )
+    wanted_kinds = zip(POLICIES.items(), (judges, completes), ("left out", without), strict=True)
     policies = tuple(
         f"Kubernetes {values[VALUE]} has no {kind}, which comes with 1.{SINCE[name]}: {effect}."
-        for kind, name, wanted, effect in wanted_kinds
+        for (kind, name), wanted, effect in wanted_kinds
         if wanted and not platform[name]
     )
     if _minor(values[VALUE]) < OLDEST:

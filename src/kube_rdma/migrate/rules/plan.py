@@ -18,6 +18,7 @@ from shlex import quote
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.install.rules.presets import merged
+from kube_rdma.install.rules.release import image_values
 from kube_rdma.lib.phrases import listed
 from kube_rdma.migrate.rules import commands
 from kube_rdma.migrate.rules.commands import BETWEEN, HERE, MARK
@@ -117,10 +118,7 @@ class _Way:
         return f"kube-rdma render --preset {self._preset}{more} --values {FILE}{only}"
 
     def _values(self) -> model.Document:
-        # A port has a colon too, and a slash behind it.
-        path, _, last = self._options.image.rpartition("/")
-        name, _, tag = last.partition(":")
-        image = {"repository": f"{path}/{name}" if path else name} | ({"tag": tag} if tag else {})
+        image = image_values(self._options.image)
         values: dict[str, model.Document | str | bool] = {"image": image}
         if self._preset != "vke":
             values["namespace"] = {"name": NAMESPACE, "create": True}

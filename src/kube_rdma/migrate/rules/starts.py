@@ -19,6 +19,7 @@ SHARED_FOLDER, SCC_FOLDER = "/k8s-rdma-shared-dev-plugin", "/k8s-rdma-sriov-dev-
 VKE_RESOURCE, ACK_RESOURCE = "vke.volcengine.com/rdma", "rdma/hca"
 _ACK, _VKE = "ack-rdma-dp-ds", "rdma-device-plugin"
 _WATCHED = "device-plugins"  # the kubelet's folder; network operator 0.1.0 mounts the one above
+_OF_CARDS = ("rdma", "sriov", "efa")  # in names of the plugins of NVIDIA, ACK, VKE, AWS
 _PAGE = "docs/migrate.md lists what it knows"
 
 
@@ -28,6 +29,14 @@ def serves(plugin: model.PluginDaemonSet) -> bool:
     if any(path.rstrip("/").endswith(_WATCHED) for path in paths):
         return True
     return "rdma" in plugin.name and any(path.rstrip("/").endswith("/kubelet") for path in paths)
+
+
+def serves_cards(plugin: model.PluginDaemonSet) -> bool:
+    """Return whether a DaemonSet looks like a device plugin for RDMA cards, by its name or image.
+
+    An idle one counts, for it comes to life with its nodes.
+    """
+    return serves(plugin) and any(word in plugin.name + plugin.image for word in _OF_CARDS)
 
 
 def config_map(plugin: model.PluginDaemonSet) -> str:

@@ -12,6 +12,7 @@ from shlex import quote
 
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.addresses import default_routes
+from kube_rdma.install.rules.plan import objection
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import reports as model
 from kube_rdma.model.finding import Finding, Severity
@@ -21,7 +22,6 @@ from kube_rdma.model.kubernetes import NodeState
 
 OLD_SECONDS = 480.0  # an agent renews its report within 400 s
 _OPT_OUT = "kube-rdma.io/agent"  # a node's label; with "off" presets leave the node out
-_KUBELETS = "node.kubernetes.io/"
 
 # Reasons of Events about a node that stand until the other one comes, what they are called here
 # and what to do. A reason without another one is over when its Event is.
@@ -111,24 +111,6 @@ def _why_none(name: str, facts: model.ClusterFacts) -> str:
     if not reasons and dict(node.labels).get(_OPT_OUT) == "off":
         reasons = [f"the node has the label {_OPT_OUT}=off"]
     return f": {listed(reasons)}" if reasons else ", so what it says is old"
-
-
-def objection(chosen: model.ChosenNodes, node: NodeState) -> str:
-    """Return why the scheduler keeps a pod off a node, by a label or a taint; "" if it does not.
-
-    The kubelet's own taints come and go with the node's state, and a DaemonSet tolerates them.
-    """
-    labels = dict(node.labels)
-    lacking = [f"{key}={value}" for key, value in chosen.labels if labels.get(key) != value]
-    if lacking:
-        return f"lacks the label {listed(lacking)} of the nodeSelector"
-    for taint in node.taints:
-        place = (taint.key, taint.value, taint.effect)
-        keeps = taint.effect in ("NoSchedule", "NoExecute") and not taint.key.startswith(_KUBELETS)
-        if keeps and not any(each.covers(*place) for each in chosen.tolerations):
-            value = f"={taint.value}" if taint.value else ""
-            return f"has the taint {taint.key}{value}:{taint.effect}, which is not tolerated"
-    return ""
 
 
 def _old(name: str, facts: model.ClusterFacts) -> Iterator[Finding]:

@@ -26,6 +26,15 @@ READ = frozenset(
 )
 """The annotations of pods that an agent reads; all others may have 256 KiB in each pod."""
 
+_TRIES = "ErrImagePull, ImagePullBackOff"
+# Words of a kubelet about images (pkg/kubelet/images/types.go).
+_FINAL = (
+    *("InvalidImageName", "ErrImageNeverPull", "ImageInspectError"),
+    *("RegistryUnavailable", "SignatureValidationFailed"),
+)
+PULL_FAULTS = {word: word for word in _FINAL} | dict.fromkeys(_TRIES.split(", "), _TRIES)
+"""Reasons why a container waits for its image, and what to call them: tries have two words."""
+
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of a Pod's spec that the kind POD reads."""

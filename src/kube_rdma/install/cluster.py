@@ -1,0 +1,105 @@
+"""Reads and writes the objects of an installation at the API server, whatever their kind.
+
+They are applied on the server as Helm 4 does it, in its name: then Helm owns the fields when it
+takes the release over, and can change them. Helm 3 asks for no owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kube_base.frozen import replace
+from kube_client import wire
+from kube_client.errors import Conflict, Lost
+from kube_client.objects import Cluster
+from kube_client.wire import ApiRequest
+from kube_rdma.model.install import Json
+
+_MANAGER = (("fieldManager", "helm"), ("force", "false"))
+_DRY = ("dryRun", "All")
+_REVIEWS = ("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
+_VERBS = ("get", "create", "patch")
+
+
+async def version(cluster: Cluster) -> str:
+    """Return the version of the API server, such as v1.36.3."""
+    return str((await _read(cluster, ApiRequest("get", "", "", "version")))["gitVersion"])
+
+
+async def found(cluster: Cluster, document: Json) -> Json | None:
+    """Return the object that the cluster has under a document's name, None without one."""
+    try:
+        return await _read(cluster, request_for("get", document))
+    except Conflict as missing:
+        if missing.lost is not Lost.GONE:
+            raise
+        return None
+
+
+async def apply(cluster: Cluster, document: Json, *, dry: bool = False) -> Json:
+    """Apply a document on the server, and return the object; a `dry` run stores nothing.
+
+    Raise Refused where others own a field of it.
+    """
+    request = replace(
+        request_for("patch", document),
+        query=(*_MANAGER, _DRY) if dry else _MANAGER,
+        body=msgspec.json.encode(document),
+        content_type=wire.APPLY,
+    )
+    return await _read(cluster, request)
+
+
+async def forbidden(cluster: Cluster, document: Json) -> str:
+    """Return the verbs that the user lacks to install objects such as this one; "" for none."""
+    asked = request_for("get", document)
+    place = {"group": asked.group, "resource": asked.plural, "namespace": asked.namespace}
+    return ", ".join([verb for verb in _VERBS if not await _may(cluster, place | {"verb": verb})])
+
+
+async def _may(cluster: Cluster, attributes: Mapping[str, str]) -> bool:
+    review = {"kind": "SelfSubjectAccessReview", "apiVersion": "/".join(_REVIEWS[:2])}
+    body = msgspec.json.encode({**review, "spec": {"resourceAttributes": attributes}})
+    answer = await _read(cluster, ApiRequest("create", *_REVIEWS, body=body))
+    return bool(answer["status"]["allowed"])
+
+
+async def has_record(cluster: Cluster, release: str, namespace: str) -> bool:
+    """Return whether Helm keeps a release of this name (Helm's storage/driver/secrets.go)."""
+    query = (("labelSelector", f"owner=helm,name={release}"), ("limit", "1"))
+    request = ApiRequest("list", "", "v1", "secrets", namespace, query=query)
+    return bool(wire.page(await cluster.write(request)).items)
+
+
+def request_for(verb: str, document: Json) -> ApiRequest:
+    """Return the request about an object, whose resource is guessed from its kind."""
+    group, _, served = document["apiVersion"].rpartition("/")
+    metadata = document["metadata"]
+    space = metadata.get("namespace", "")
+    return ApiRequest(verb, group, served, _plural(document["kind"]), space, metadata["name"])
+
+
+def resource_of(document: Json) -> str:
+    """Return the resource of an object, as a definition is named: ippools.kube-rdma.io."""
+    asked = request_for("get", document)
+    return f"{asked.plural}.{asked.group}".rstrip(".")
+
+
+def place_of(document: Json) -> str:
+    """Return the resource and the namespace of an object, as text."""
+    space = document["metadata"].get("namespace")
+    return resource_of(document) + (f" in namespace {space}" if space else "")
+
+
+def _plural(kind: str) -> str:
+    """Return a kind's resource, as UnsafeGuessKindToResource of apimachinery guesses it."""
+    if kind == "NetworkAttachmentDefinition":
+        return "network-attachment-definitions"
+    word = kind.lower()
+    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}{'es' if word[-1] == 's' else 's'}"
+
+
+async def _read(cluster: Cluster, request: ApiRequest) -> Json:
+    return wire.parse(await cluster.write(request), dict)

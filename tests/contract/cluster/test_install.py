@@ -1,0 +1,39 @@
+"""What `kube-rdma install` asks of every API server: the fake always, the real one in the lab."""
+
+import re
+
+from kube_client.kinds import Wanted
+from kube_rdma.install import cluster as objects
+from tests.kit.api_server import TRIAL, Spec
+
+WANTED = {
+    "apiVersion": TRIAL.api_version,
+    "kind": TRIAL.kind,
+    "metadata": {"name": "a"},
+    "spec": {"size": 1},
+}
+
+
+async def test_the_server_has_a_version(door):
+    assert re.match(r"v1\.\d+\.\d+", await objects.version(door.cluster))
+
+
+async def test_a_dry_run_returns_what_would_be_stored_and_stores_nothing(door):
+    made = await objects.apply(door.cluster, WANTED, dry=True)
+    assert made["spec"] == WANTED["spec"]
+    assert await objects.found(door.other, WANTED) is None
+    await objects.apply(door.cluster, WANTED)
+    larger = {**WANTED, "spec": {"size": 2}}
+    assert (await objects.apply(door.cluster, larger, dry=True))["spec"] == {"size": 2}
+    assert (await objects.found(door.other, WANTED))["spec"] == {"size": 1}
+
+
+async def test_the_same_again_makes_no_version(door):
+    first = await objects.apply(door.cluster, WANTED)
+    assert await objects.apply(door.cluster, WANTED) == first
+
+
+async def test_a_review_tells_the_verbs_that_a_user_lacks(door):
+    await door.cluster.create(TRIAL, Wanted("b", spec=Spec(size=1)))
+    assert await objects.forbidden(door.cluster, WANTED) == ""
+    assert (await objects.forbidden(door.powerless, WANTED)).startswith("get, create")
