@@ -218,6 +218,28 @@ def test_the_chart_is_well_written_for_whoever_names_no_preset(helm):
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
+def without_owner(made):
+    """An object without the annotations that Helm writes when it installs, not when it prints."""
+    notes = made["metadata"].get("annotations", {})
+    kept = {name: note for name, note in notes.items() if not name.startswith("meta.helm.sh/")}
+    rest = {name: value for name, value in made["metadata"].items() if name != "annotations"}
+    return {**made, "metadata": rest | ({"annotations": kept} if kept else {})}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_helm_prints_what_install_applies(helm, preset):
+    outcome = helm("template", *RELEASE, "--set", f"preset={preset}")
+    printed = [
+        made
+        for made in filter(None, yaml.safe_load_all(outcome.stdout))
+        if made["metadata"].get("annotations", {}).get(HOOK) != "pre-delete"
+    ]
+    image = installation.read_values(Path(__file__).with_name("image.yaml"))
+    multus = {"metadata": {}}  # its definition, which Helm without a cluster leaves to it too
+    made = installation.release([image], preset, "v1.36.0", multus).objects
+    assert sorted(printed, key=key) == sorted(map(without_owner, made), key=key)
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_with_an_empty_name_the_namespace_is_helm_s(helm, preset, tmp_path):
     given_values = {"namespace": {"name": "", "create": False}}
