@@ -140,10 +140,10 @@ def definition(resource: ResourceDefinition) -> Json:
     parts["apiVersion"] = {"description": version_sentence, "type": "string"}
     parts["kind"] = {"description": f"kind is {resource.kind}.", "type": "string"}
     parts["metadata"] = _metadata(parts.get("metadata", {}))
-    if "spec" in parts:
+    if parts.get("spec", {"nullable": True}).pop("nullable", False):
+        del schema["required"]  # a report, whose metadata is all that somebody has to write by hand
+    else:
         schema["required"] = ["spec"]
-    else:  # a report, whose metadata is all that somebody may write by hand
-        del schema["required"]
     has_status = "status" in parts
     if has_status:
         parts["status"].pop("nullable", None)

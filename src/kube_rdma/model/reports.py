@@ -255,14 +255,39 @@ class NodeReportStatus(NodeReport, kw_only=True):
     """
 
 
+class ExpectedCable(kubernetes.SparsePart):
+    """A cable that a node is to have."""
+
+    card: Annotated[CardId, Meta(max_length=253)]
+    """card is the id of the card, as in status.cards. Example: 0000:81:00.0."""
+    switch: kubernetes.Word
+    """switch is the name of the switch that the cable leads to. Example: leaf-1."""
+    port: int = 1
+    """port is the number of the port on the card. Default: 1."""
+    switch_port: kubernetes.Word = ""
+    """switchPort is the port of the switch. Left out: any port of it. Example: Ethernet1/1."""
+
+
+class NodeReportSpec(kubernetes.SparsePart):
+    """The expectations of an administrator about a node; kube-rdma fabric accept writes them."""
+
+    cabling: Annotated[tuple[ExpectedCable, ...], Meta(max_length=256)] = ()
+    """cabling are the cables that the node is to have; another one that is seen is reported as a
+    fault. Left out: every cable is as good.
+    """
+
+
 class NodeReportObject(kubernetes.StatusPart):
     """NodeReport says which RDMA cards a node has, what its agent offers, and what is wrong.
 
-    The agent of the node writes it. It has the name of its node, and is deleted with it.
+    The agent of the node writes it, but for its spec. It has the name of its node, and is deleted
+    with it.
     """
 
     api_version: Literal["kube-rdma.io/v1alpha1"]
     kind: Literal["NodeReport"]
+    spec: NodeReportSpec | None = None
+    """spec is what an administrator expects of the node. Left out: nothing."""
     status: NodeReportStatus | None = None
     """status is what the agent of the node reports. The agent restores it when another client
     changes it.
@@ -405,6 +430,7 @@ class ClusterFacts(Frozen, dict=True):
     workloads: tuple[Workload, ...] | None = None
     pods: tuple[ProgramPod, ...] | None = None
     reports: Mapping[str, NodeReport] | None = None
+    cabling: Mapping[str, tuple[ExpectedCable, ...]] | None = None  # that nodes are to have
     policies: tuple[PolicyState, ...] | None = None
     node_policies: tuple[NodePolicyState, ...] | None = None
     pools: tuple[AddressPool, ...] | None = None

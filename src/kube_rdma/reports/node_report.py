@@ -1,6 +1,6 @@
 """The object ``kind: NodeReport``: its status, in texts that people can read, and its writing.
 
-The agent of the node writes it by server-side apply, and nobody writes anything else of it. Its
+The agent of the node writes it by server-side apply, and leaves the spec to an administrator. Its
 shapes are in model/reports.
 """
 
@@ -21,6 +21,7 @@ from kube_rdma.model.kubernetes import Condition, NodeState, condition, cut
 from kube_rdma.model.pools import PolicyAtNode
 from kube_rdma.model.reports import (
     NodeReport,
+    NodeReportSpec,
     NodeReportStatus,
     PendingMode,
     ReportedCard,
@@ -138,7 +139,7 @@ class NodeReports(Frozen):
     cluster: Cluster
     node: str
 
-    def watch(self) -> AsyncGenerator[WatchEvent[None, NodeReportStatus], None]:
+    def watch(self) -> AsyncGenerator[WatchEvent[NodeReportSpec, NodeReportStatus], None]:
         """Yield the report now and at each change; raise Refused if its kind is not installed."""
         return self.cluster.watch(NODE_REPORT, Where(name=self.node))
 

@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
-from kube_rdma.model.reports import NodeReportStatus
+from kube_rdma.model.reports import NodeReportSpec, NodeReportStatus
 
 S = TypeVar("S")
 U = TypeVar("U")
@@ -30,11 +30,14 @@ def lease_kind(spec: ObjectCodec[S]) -> ObjectKind[S, None]:
     return ObjectKind("coordination.k8s.io", "v1", "Lease", "leases", True, spec, NOTHING)
 
 
-# NodeReports have nothing but a status, and the Node as the owner, so one goes when its node does.
+# The spec of a NodeReport is an administrator's, the status its agent's. The Node is its owner, so
+# one goes when its node does.
 
-NODE_REPORT = own_kind("NodeReport", "nodereports", NOTHING, ObjectCodec.of(NodeReportStatus))
+NODE_REPORT = own_kind(
+    "NodeReport", "nodereports", ObjectCodec.of(NodeReportSpec), ObjectCodec.of(NodeReportStatus)
+)
 
-StoredReport: TypeAlias = Stored[None, NodeReportStatus]
+StoredReport: TypeAlias = Stored[NodeReportSpec, NodeReportStatus]
 
 
 # NetworkAttachmentDefinitions of the Network Plumbing Working Group (k8s.cni.cncf.io/v1).
