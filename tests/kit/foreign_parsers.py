@@ -22,11 +22,12 @@ from kube_rdma.adapters.cni import protocol
 from kube_rdma.attach.cluster import request_of
 from kube_rdma.attach.documents import cni_conf
 from kube_rdma.attach.rules.repair import EvictionTurns, evictable
+from kube_rdma.fabric.rules.leaves import LEAVES, remembered_leaves
 from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, borrow_queue, pool_of, stored_block
 from kube_rdma.lib.text.document import of_json
 from kube_rdma.model.attach.attachment import RESTART
 from kube_rdma.model.attach.cni import CniResult
-from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.kubernetes import NodeState, PodState
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
 from kube_rdma.verify.cluster import BANDWIDTH_CHECK, seen_check
 
@@ -149,6 +150,10 @@ def _of(kind: ObjectKind, read: Callable[..., object]) -> Parser:
     return lambda data: read(wire.stored(kind, data))
 
 
+def _leaves(data: bytes) -> object:
+    return remembered_leaves(NodeState("a", annotations=((LEAVES, _text(data)),)))
+
+
 def _call(data: bytes) -> None:
     protocol.version_of(data)
     call = protocol.decode(ENVIRONMENT, data, 3)
@@ -198,6 +203,7 @@ PARSERS: Mapping[str, tuple[object, Parser]] = {
     "network of a CNI call": (CONF, _network),
     "result of a CNI plugin": (RESULT, _result),
     "blocks of pod-networks": (BLOCKS, lambda data: cni_conf.blocks(_text(data))),
+    "leaves of a node": ({"0000:81:00.0/1": "leaf-1"}, _leaves),
     "object": (POD_OBJECT, of_json),
 }
 

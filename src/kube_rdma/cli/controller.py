@@ -13,6 +13,7 @@ from kube_rdma.cli.options import (
     HEALTH_ADDRESS,
     METRICS_ADDRESS,
     ClusterOptions,
+    choice_option,
     listen_address,
     log_options,
     program_options,
@@ -47,6 +48,13 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     help="Value of the Helm chart for what a NicClusterPolicy deploys, such as "
     "host.runtime=/run/crio. May be repeated. Those of distribution and host count.",
 )
+@choice_option(
+    "--node-labels",
+    of=("write", "write-topograph", "write-ack", "leave", "remove"),
+    default="leave",
+    help="Labels of nodes by the switches that agents hear, and Events of wrong cables; as the "
+    "value controller.nodeLabels. Needs the rights to get and patch nodes.",
+)
 @text_option(
     "--fullname",
     help="Value fullnameOverride of the installation, by which the Lease is named. Default: the "
@@ -60,17 +68,18 @@ def controller(
     *,
     policies: str | None,
     policy_set: tuple[str, ...],
+    node_labels: str,
     fullname: str,
     health_address: str | None,
     metrics_address: str | None,
-    log_level: str,
-    log_format: str,
+    **log: str,
 ) -> None:
     """Do cluster-wide work; the Deployment runs it.
 
     It frees the addresses of nodes that are gone, reports how full pools are, and writes the status
     of NodePolicies. It evicts pods without their networks when an agent asks for it. It runs the
-    BandwidthChecks of namespaces that allow it.
+    BandwidthChecks of namespaces that allow it. It labels nodes by the switches that they are
+    plugged into.
 
     When several copies run, the one that holds the Lease kube-rdma-controller works. A controller
     runs until SIGTERM or SIGINT.
@@ -89,8 +98,9 @@ def controller(
         _values(policy_set),
         fullname,
         health,
+        node_labels,
     )
-    logs.configure(log_level, log_format)
+    logs.configure(log["log_level"], log["log_format"])
     asyncio.run(logs.until_signal(_run(cluster, options, metrics)))
 
 

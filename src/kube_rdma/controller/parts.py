@@ -2,7 +2,8 @@
 
     every copy          events, metrics, health
     the copy that leads garbage collection of addresses, reports of pools, evictions, status of
-                        policies, bandwidth checks, the end of a former webhook, the operator
+                        policies, bandwidth checks, the end of a former webhook, labels of leaves,
+                        the operator
 
 Opened by the command of the same name. A part that fails is begun anew, as a fresh object, while
 the others go on; all of them are cancelled when the lead is lost, or the program is asked to end.
@@ -22,6 +23,7 @@ from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.controller.evictions import Evictions
 from kube_rdma.controller.leadership import Leadership
 from kube_rdma.controller.retirement import retire_webhook
+from kube_rdma.fabric.nodes import FabricNodes
 from kube_rdma.ipam.gc import run_gc
 from kube_rdma.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma.lib.health import HealthChecks
@@ -46,6 +48,7 @@ class ControllerOptions(Frozen):
     values: Values = field(default_factory=dict)  # of the installation, for agents of policies
     fullname: str = ""  # with which the release's names begin, where that is not kube-rdma
     health: tuple[str | None, int] | None = None  # of /livez and /readyz; None: not served
+    node_labels: str = "leave"  # as the value controller.nodeLabels
 
 
 def always(
@@ -76,6 +79,8 @@ def leading(
         "bandwidth checks": lambda: BandwidthChecks(cluster, events).run(),
         "former webhook": partial(retire_webhook, cluster, namespace, options.fullname),
     }
+    if options.node_labels != "leave":
+        parts["labels of leaves"] = lambda: FabricNodes(cluster, events, options.node_labels).run()
     if options.policies:
         place = OperatorPlace(namespace, options.cluster_wide, options.values)
         parts["operator"] = lambda: Operator(cluster, place, events).run()

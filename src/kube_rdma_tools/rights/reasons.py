@@ -57,7 +57,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
     },
     "Role agent": {_LEASES: "the sign of life of its node, for addresses"},
     "ClusterRole controller": {
-        "nodes": "which nodes serve; the operator closes one for an upgrade",
+        "nodes": "which nodes serve; labels of leaves; the operator closes one for an upgrade",
         "pods": "pods that an agent marked for a restart",
         "pods/eviction": "restarts that an agent asked for, and upgrades that drain",
         f"ippools.{OWN}": "pools of addresses",

@@ -31,7 +31,7 @@ from tests.unit.agent.world import until
 
 def parts(cluster):
     """All that a controller has: those of every copy, and those of the one that leads."""
-    options = ControllerOptions("kube-rdma", policies=True)
+    options = ControllerOptions("kube-rdma", policies=True, node_labels="write")
     events = Events(cluster, "controller")
     exporter = ControllerExporter("127.0.0.1", 0, lambda: True)
     lead = Leadership(ElectionLease(cluster, "lease", "default"), "me")
@@ -90,7 +90,7 @@ def test_a_controller_has_these_parts():
     """Whoever adds one looks at what its failure means."""
     always = {"events", "metrics", "health"}
     leading = {"addresses of gone nodes", "pool reports", "evictions", "policy status"}
-    chosen = {"bandwidth checks", "former webhook", "operator"}
+    chosen = {"bandwidth checks", "former webhook", "labels of leaves", "operator"}
     assert set(NAMES) == always | leading | chosen
 
 
@@ -211,3 +211,9 @@ async def test_a_leader_without_a_right_is_not_ready():
         (line,) = await ready(health)
         assert line.startswith("[-]watches: the API server forbids to list pods")
     assert await ready(health) == []
+
+
+def test_nodes_are_labelled_only_where_that_is_asked_for():
+    cluster = Cluster(FakeServer().line())
+    made = leading(cluster, Events(cluster, "controller"), ControllerOptions("kube-rdma"))
+    assert "labels of leaves" not in made

@@ -314,6 +314,13 @@ class InstalledController(Typed):
     as in NVIDIA's operator 0.1.0, policies in the operator's namespace count. Cluster: as in all
     later releases. The scope of a CRD that exists cannot change. See docs/drivers.md.
     """
+    node_labels: Literal["write", "write-topograph", "write-ack", "leave", "remove"] = "write"
+    """
+    nodeLabels is what the controller does with labels of nodes by the switches that agents hear.
+    write: it keeps kube-rdma.io/leaf and kube-rdma.io/block, and tells wrong cables in Events.
+    write-topograph: fabric.topograph.run/tier-0 too. write-ack: alibabacloud.com/asw-id too. leave:
+    nothing. remove: it removes what it wrote. See docs/config.md.
+    """
     replicas: Replicas = 2
     """
     replicas is how many copies of the controller run, on different nodes where possible. One copy

@@ -44,7 +44,7 @@ class LabelRow(Frozen):
     key: str
     values: str
     meaning: str
-    by_agent: bool = True  # False where the administrator alone gives it
+    by_agent: bool = True  # False where the administrator or the controller gives it
 
 
 TABLE = (
@@ -77,8 +77,8 @@ TABLE = (
         "`fec0000000000001`",
         "InfiniBand subnet prefixes, sorted, with `.` between; the default prefix names no fabric",
     ),
-    LabelRow("kube-rdma.io/block", "any", "block of the fabric, for schedulers", by_agent=False),
-    LabelRow("kube-rdma.io/leaf", "any", "leaf switch, for schedulers", by_agent=False),
+    LabelRow("kube-rdma.io/block", "`leaf-1`", "leaf of most of its nodes", by_agent=False),
+    LabelRow("kube-rdma.io/leaf", "`leaf-1`", "leaf switch or switches", by_agent=False),
     LabelRow(
         "kube-rdma.io/serve",
         "`plugin`, `claims`",

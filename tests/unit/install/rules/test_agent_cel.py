@@ -6,6 +6,7 @@ import re
 import pytest
 
 from kube_rdma.attach.documents import network_status
+from kube_rdma.fabric.rules.leaves import BLOCK, DIALECTS, FAULTS, LEAF, LEAVES, OWN
 from kube_rdma.install.installation import objects
 from kube_rdma.ipam.rules.grant import MOST_REQUESTS
 from kube_rdma.model import ipam
@@ -69,5 +70,25 @@ def test_an_operator_writes_its_labels_and_its_mark():
     (validation,) = policy(OPERATOR)["validations"]
     for key in (*PLACE_LABELS.values(), READY_LABEL, CLOSED_MARK):
         assert f"'{key}'" in validation["expression"]
-    fields = {one["name"]: one["expression"] for one in policy(OPERATOR)["variables"]}["fields"]
-    assert "'metadata.labels'" in fields
+    variables = {one["name"]: one["expression"] for one in policy(OPERATOR)["variables"]}
+    assert "'metadata.labels'" in variables["fields"]
+    assert variables["operates"] == "true"
+
+
+def test_a_controller_writes_its_labels_of_leaves_and_its_annotations():
+    made = policy("controller-labels-nodes.kube-rdma.io", "default")
+    (validation,) = made["validations"]
+    for key in (LEAF, BLOCK, *DIALECTS.values(), OWN, LEAVES, FAULTS):
+        assert f"'{key}'" in validation["expression"]
+    assert {one["name"]: one["expression"] for one in made["variables"]}["operates"] == "false"
+
+
+def test_an_agent_does_not_write_what_is_expected_of_its_node():
+    (fields,) = (
+        one["expression"] for one in policy(AGENTS)["variables"] if one["name"] == "fields"
+    )
+    assert "'nodereports': ['metadata.ownerReferences']" in fields
+    (strays,) = (
+        one["expression"] for one in policy(AGENTS)["variables"] if one["name"] == "strays"
+    )
+    assert "'nodereports'," not in strays

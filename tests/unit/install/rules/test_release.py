@@ -140,7 +140,7 @@ def test_a_name_of_the_controller_s_own_wins():
 
 @pytest.mark.parametrize("preset", ["vke", "nvidia-operator"])
 def test_the_policy_holds_the_very_accounts_of_the_release(preset):
-    """Agents and operators of other releases are held by policies of their own."""
+    """Agents, controllers and operators of other releases are held by policies of their own."""
     made = release(preset, fullnameOverride="rdma-a", namespace={"name": "shared"})
     held = {
         one["spec"]["matchConditions"][0]["expression"]
@@ -157,8 +157,8 @@ def test_the_policy_holds_the_very_accounts_of_the_release(preset):
         name for name in accounts if f"'system:serviceaccount:shared:{name}'" in json.dumps([*held])
     }
     agent = "kube-rdma-agent" if preset == "nvidia-operator" else "rdma-a-agent"
-    operator = {"rdma-a-operator"} if preset == "nvidia-operator" else set()
-    assert held_accounts == {agent} | operator
+    controller = "rdma-a-operator" if preset == "nvidia-operator" else "rdma-a-controller"
+    assert held_accounts == {agent, controller}
 
 
 # What a version of Kubernetes does not have is left out, and what it has stays.
