@@ -41,7 +41,7 @@ COMMANDS = {
     "devices": "Show the RDMA devices of this node.",
     "doctor": "Find out why RDMA does not work here.",
     "explain": "Show what a pod asked for and got.",
-    "install": "Install kube-rdma on a cluster.",
+    "fabric": "Show cables between cards and switches.",
     "ip": "Show and check pools of IP addresses.",
     "migrate": "Plan the move from another device plugin.",
     "nccl-env": "Print variables for NCCL, UCX and NVSHMEM.",
@@ -59,7 +59,7 @@ COMMANDS = {
 GROUPS = (
     (
         "What you have",
-        ("devices", "ip", "resources", "status", "top"),
+        ("devices", "fabric", "ip", "resources", "status", "top"),
         "kube-rdma status --problems-only",
     ),
     ("Ask why", ("bundle", "doctor", "explain", "why"), "kube-rdma why pod/train/worker-0"),
