@@ -30,6 +30,7 @@ from kube_rdma.doctor import beside_sysfs
 from kube_rdma.doctor.cluster import NoSuchPod, address_ranges, address_uses, vpc_cni_version
 from kube_rdma.doctor.pod import OpenCluster, observed_links, observed_routes, pod_here
 from kube_rdma.doctor.recorded import of_cards, with_beside_sysfs
+from kube_rdma.fabric.rules.cabling import cable_finding
 from kube_rdma.hardware.survey import take_survey, with_uses
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model import doctor as model
@@ -39,7 +40,7 @@ from kube_rdma.model.pools import AppliedPools, RailRecord
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.rails import places_of
 from kube_rdma.reports.gather import take
-from kube_rdma.reports.rules.cluster import findings
+from kube_rdma.reports.rules.cluster import cluster_cables, findings
 
 PATIENCE = 1.5  # seconds for each neighbour; a doctor of a node ends within 3
 _BINARIES = "/opt/cni/bin"
@@ -80,6 +81,7 @@ async def observe(places: DoctorPlaces, opener: OpenCluster) -> model.Observatio
         uses=part.uses,
         ranges=part.ranges,
         slices=part.slices,
+        cables=part.cables,
         pod=part.pod,
         not_seen=(*reader.not_seen, *seen.not_seen),
     )
@@ -139,10 +141,14 @@ async def _of_cluster(
     except (Refused, Unavailable) as error:
         reader.keep(f"pod {places.pod}" if places.pod else "problems", error)
         return seen
-    problems = None
+    problems = cables = None
+    if facts and facts.reports is not None:
+        faults = (one for one in cluster_cables(facts) if places.node in one.nodes)
+        cables = tuple(map(cable_finding, faults))
     if facts and not facts.is_blind:
         subjects = ("", f"node/{places.node}")
-        problems = tuple(one for one in findings(facts) if one.subject in subjects)
+        every = (one for one in findings(facts) if one.subject in subjects)
+        problems = tuple(one for one in every if one not in (cables or ()))
     return replace(
         seen,
         versions=model.SystemVersions(__version__, kubelet=kubelet, vpc_cni=plugin or ""),
@@ -150,6 +156,7 @@ async def _of_cluster(
         uses=uses,
         ranges=ranges,
         slices=slices,
+        cables=cables,
     )
 
 

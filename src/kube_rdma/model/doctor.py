@@ -252,6 +252,7 @@ class Observation(Frozen):
     uses: tuple[AddressUse, ...] | None = None  # of pods on all nodes
     ranges: tuple[AddressRange, ...] | None = None
     slices: tuple[DeviceSlice, ...] | None = None  # the node's ResourceSlices
+    cables: tuple[Finding, ...] | None = None  # of `kube-rdma fabric` about this node
     pcie: tuple[PcieLink, ...] | None = None  # of its cards, and of switches above them
     bridges: tuple[ObservedBridge, ...] | None = None  # between cards and GPUs of one switch
     domains: tuple[ObservedDomain, ...] | None = None  # those that have a card

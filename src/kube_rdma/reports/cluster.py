@@ -19,7 +19,7 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.adapters.cluster.kinds import pod
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
-from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT, StoredReport
 from kube_rdma.attach.cluster import network_of
 from kube_rdma.attach.documents import networks, pod_networks
 from kube_rdma.ipam.cluster import IP_POOL_TEXT, pool_of_text
@@ -133,8 +133,13 @@ async def pods_of(cluster: Cluster, workload: model.Workload) -> tuple[model.Pro
 
 async def reports(cluster: Cluster) -> Mapping[str, model.NodeReport]:
     """Return the NodeReports by node, without unreadable ones."""
-    seen = await cluster.see(NODE_REPORT)
-    return {each.name: each.status for each in seen.objects if each.status}
+    stored = await stored_reports(cluster)
+    return {name: each.status for name, each in stored.items() if each.status}
+
+
+async def stored_reports(cluster: Cluster) -> Mapping[str, StoredReport]:
+    """Return the objects of NodeReports by node, without unreadable ones."""
+    return {each.name: each for each in (await cluster.see(NODE_REPORT)).objects}
 
 
 async def policies(cluster: Cluster) -> tuple[model.PolicyState, ...]:

@@ -52,11 +52,16 @@ async def take(cluster: Cluster) -> ClusterFacts:
             return tuple(pod for some in lists for pod in some)
 
         pods = await part("pods of agents and controllers", of_programs)
+    stored = await part("NodeReport", objects.stored_reports)
+    cabling = None
+    if stored is not None:
+        cabling = {name: report.spec.cabling for name, report in stored.items()}
     return ClusterFacts(
         nodes=nodes,
         workloads=None if seen is None else workloads,
         pods=pods,
-        reports=await part("NodeReport", objects.reports),
+        reports=None if stored is None else {n: r.status for n, r in stored.items() if r.status},
+        cabling=cabling,
         policies=await part("NicClusterPolicy", objects.policies),
         node_policies=await part("NodePolicy", objects.node_policies),
         pools=await part("IPPool", objects.pools),

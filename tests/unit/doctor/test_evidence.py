@@ -42,6 +42,7 @@ from kube_rdma.model.pools import RailRecord
 from kube_rdma.reports import cluster as objects
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.nodes import function, node, seat
+from tests.unit.fabric.world import FabricWorld
 
 KINDS = (*(DAEMON_SETS, DEPLOYMENTS, objects.EVENT, objects.BINDING), *(IP_POOL, DEFINITION, POD))
 HCA = "rdma/hca"
@@ -355,3 +356,26 @@ def test_the_parent_of_a_pods_link_is_one_of_the_node_or_nobody():
     assert [one.parent for one in inside] == ["", "ens2f1", ""]
     assert [one.carrier for one in inside] == [None, True, None]
     assert [one.parent for one in noted((eth0, net1, net2), {})] == ["", "", "eth0"]
+
+
+async def test_cables_of_a_node_are_seen_once_whichever_end_it_has(tmp_path):
+    """And they are no further problem of `kube-rdma status`."""
+    world = FabricWorld()
+    for n in (1, 2):
+        world.report(f"node-{n}", f"leaf-1 swp{3 - n}")
+        world.expect(f"node-{n}", f"leaf-1 swp{n}")
+
+    @asynccontextmanager
+    async def opener():
+        yield Cluster(world.server.line())
+
+    for name in ("node-1", "node-2"):
+        places = DoctorPlaces(name, host=tmp_path, state=tmp_path / "state")
+        seen = await observe(places, opener)
+        assert [(one.code, one.subject) for one in seen.cables] == [
+            ("CablesSwapped", "node/node-1")
+        ]
+        assert not [one for one in seen.problems if one in seen.cables]
+        assert bundle.decode(bundle.encode(seen), "x").cables == seen.cables
+    seen = await observe(DoctorPlaces("node-3", host=tmp_path, state=tmp_path / "state"), opener)
+    assert seen.cables == ()

@@ -13,6 +13,7 @@ from itertools import takewhile
 from shlex import quote
 from types import MappingProxyType
 
+from kube_base.frozen import replace
 from kube_rdma.doctor.rules.check import Check, whole_cards
 from kube_rdma.doctor.rules.errors import below_peers, lost_packets, rising, unlike_others
 from kube_rdma.doctor.rules.meant import complaints, survey_of, verdict
@@ -495,6 +496,12 @@ def _ways(survey: Survey) -> Iterator[tuple[Device, Gpu, tuple[PciAddress, ...]]
                 yield device, gpu, ports
 
 
+def _cables(seen: Observation) -> Iterator[Finding]:
+    """Traffic of a rail is slow, or goes over the spine; jobs of one leaf get nodes of others."""
+    for fault in seen.cables or ():
+        yield replace(fault, cause="A cable is not where it belongs, or no switch is heard")
+
+
 _POOLS = ("survey", "specs")
 _MODE = (*_POOLS, "survey.namespace_mode")
 _FLOW = ("survey", "flow_control")
@@ -527,6 +534,7 @@ CHECKS = (
     Check("KR135", "cards of rails", ("survey", "rails"), _lost_rails),
     Check("KR136", "management of the fabric", _POOLS, _open_fabric),
     Check("KR137", "cards in no pool", _POOLS, _left_out),
+    Check("KR138", "cables", ("cables",), _cables),
     Check("KR140", "peer memory", ("survey", "modules"), _no_peer_memory),
     Check("KR141", "ACS", ("survey", "bridges", "virtual_machine"), redirected),
     Check("KR142", "IOMMU", ("survey", "domains", "virtual_machine"), translated),

@@ -12,9 +12,10 @@ from shlex import quote
 
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.addresses import default_routes
-from kube_rdma.install.rules.plan import objection
+from kube_rdma.fabric.rules.cabling import cable_faults, cable_finding
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import reports as model
+from kube_rdma.model.fabric import CableFault, NodeCables
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.kubernetes import NodeState
 
@@ -42,6 +43,16 @@ _STANDING = {
         "Run the version of kube-rdma again that wrote the file, or drain the node and remove it",
     ),
 }
+
+
+def cluster_cables(facts: model.ClusterFacts) -> tuple[CableFault, ...]:
+    """Return the faults of the cables of all nodes, where an administrator expects any."""
+    cabling, reports = facts.cabling or {}, facts.reports or {}
+    if not any(cabling.values()):
+        return ()
+    return cable_faults(
+        NodeCables.of(name, report, cabling.get(name, ())) for name, report in reports.items()
+    )
 
 
 def node_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
@@ -365,6 +376,7 @@ def findings(facts: model.ClusterFacts) -> tuple[Finding, ...]:
         *_policies(facts.policies or ()),
         *_node_policies(facts.node_policies or ()),
         *node_findings(facts),
+        *map(cable_finding, cluster_cables(facts)),
         *_pools(facts.pools or ()),
         *default_routes(facts.networks or (), facts.pools or ()),
         *pod_findings(facts),

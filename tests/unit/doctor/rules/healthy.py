@@ -77,6 +77,7 @@ HEALTHY = doctor.Observation(
         installed=True,
     ),
     problems=(),
+    cables=(),
     uses=(
         doctor.AddressUse("default/train", "default/rdma", "net1", "10.0.1.1"),
         doctor.AddressUse("default/other", "default/rdma", "net1", "10.0.1.2"),

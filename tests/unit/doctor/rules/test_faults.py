@@ -90,6 +90,12 @@ def cni(**facts):
 
 
 PROBLEM = Finding.of("AgentNotReady", "node/node-1", "It is not ready", "See its log")
+CABLE = Finding.of(
+    "CableMoved",
+    "node/node-1",
+    "node-1 mlx5_0 is in leaf-2 swp1, and belongs in leaf-1 swp1",
+    "Plug it in where it belongs, or accept it as it is: kube-rdma fabric accept node-1",
+)
 VOLUME = Finding.of("device-volume", ("spec", "volumes", 0), "it shows all", "Take it out")
 MISMATCH = Finding.of("network-shares", ("metadata",), "it needs 2", "Ask for 2 of rdma/nic")
 MODE_FAST = "policy.yaml: pools[0].mode is fast: write hca, shared, shared-multi or exclusive"
@@ -248,6 +254,7 @@ FAULTS = {
     "resource not registered": ("KR203", kubelet(allocatable=())),
     "kubelet counts less": ("KR204", kubelet(allocatable=((RESOURCE, 1),))),
     "topology policy none": ("KR205", kubelet(topology_policy="none")),
+    "cable on another leaf": ("KR138", replace(HEALTHY, cables=(CABLE,))),
     "problem of status": ("KR290", replace(HEALTHY, problems=(PROBLEM,))),
     "narrow card": ("KR301", links(mtu=1500)),
     "two rails, one subnet": (

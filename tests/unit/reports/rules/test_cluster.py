@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from ipaddress import ip_network
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given
@@ -21,6 +22,7 @@ from kube_rdma.model.reports import (
     ClusterEvent,
     ClusterFacts,
     ClusterHealth,
+    ExpectedCable,
     NodePolicyState,
     NodeReport,
     PendingMode,
@@ -43,6 +45,7 @@ from kube_rdma.reports.rules.cluster import (
     program_role,
     says,
 )
+from tests.unit.fabric.world import status
 
 HCA = "rdma/hca"
 AGENTS = Workload(ProgramRole.AGENT, "kr", "agent", 2, 2, 2, "kube-rdma:1", reports=True)
@@ -99,6 +102,20 @@ def node_event(*events):
     return replace(WELL, events=tuple(made))
 
 
+def plugged(*places):
+    """Cards in these places."""
+    return msgspec.convert(status(*places)["cards"], tuple[ReportedCard, ...])
+
+
+def expecting(*places, cards):
+    """The facts of a cluster whose node-1 has these cards, expected in these places."""
+    hope = tuple(
+        ExpectedCable(CardId(f"0000:{n:02x}:00.0"), leaf, 1, port)
+        for n, (leaf, port) in enumerate(map(str.split, places))
+    )
+    return replace(ill(cards=cards), cabling={"node-1": hope})
+
+
 BROKEN_CARD = (CARDS[0], replace(CARDS[1], reasons=("no port is ACTIVE",)))
 HUNGRY = WaitingPod("default", "train", resources=(HCA,))
 NETWORKED = WaitingPod("default", "train", "node-1", networks=True)
@@ -135,6 +152,12 @@ BROKEN = {
     "NodeNotReady": (replace(WELL, nodes=(replace(NODES[0], ready=None), NODES[1])), "node/node-1"),
     "ReportMissing": (replace(WELL, reports={"node-2": REPORT}), "node/node-1"),
     "CardsUnhealthy": (ill(cards=BROKEN_CARD), "node/node-1"),
+    "CableMoved": (expecting("leaf-1 1", cards=plugged("leaf-2 1")), "node/node-1"),
+    "CableLost": (expecting("leaf-1 1", cards=plugged("")), "node/node-1"),
+    "CablesSwapped": (
+        expecting("leaf-1 1", "leaf-2 1", cards=plugged("leaf-2 1", "leaf-1 1")),
+        "node/node-1",
+    ),
     "ConfigurationRefused": (ill(refusals=("line 3: no",)), "node/node-1"),
     "ConfigurationConflict": (ill(troubles=("twice",)), "node/node-1"),
     "SharesDiffer": (ill(pools=(replace(POOL, healthy=7),)), "node/node-1"),
@@ -191,6 +214,8 @@ ROUTED = kinds.MacvlanNetwork("default/net", "here", routes=(EVERYWHERE,))
 EMPTY = ReportedPool(NONE, "shared", 0, 0, 0)
 PENDING = PendingMode(HCA, "shared", f"{HCA} stays in mode hca until a/b has ended")
 ADVICE = {
+    "CableMoved": expecting("leaf-1 1", cards=plugged("leaf-1 2")),
+    "CableUnknown": expecting("leaf-1 1", cards=plugged("leaf-1 1", "leaf-2 1")),
     "MetricsNotServed": ill(metrics="cannot listen on *:9879 (Address already in use)"),
     "NetworksNotInstalled": replace(
         WELL,
