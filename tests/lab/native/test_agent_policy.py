@@ -25,6 +25,7 @@ from kube_rdma.attach.cluster import NetworkObjects, Restarts
 from kube_rdma.claims.cluster import write_statuses
 from kube_rdma.claims.rules.publication import PoolSite, pool_slices
 from kube_rdma.claims.rules.shape import slice_name
+from kube_rdma.fabric.cluster import expect
 from kube_rdma.install.installation import assignment, objects
 from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL
 from kube_rdma.ipam.effect_runner import IpamTiming
@@ -33,6 +34,7 @@ from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.ipam.objects import HOLDER, PINNED
 from kube_rdma.lib.text import reader
 from kube_rdma.model.attach.attachment import RestartRequest
+from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.claim import ClaimName, DeviceCondition, DeviceStatus
 from kube_rdma.model.claims.devices import DRIVER, ListedDevice
 from kube_rdma.model.ipam import (
@@ -47,6 +49,9 @@ from kube_rdma.model.ipam import (
     PoolName,
     Timing,
 )
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.reports import ExpectedCable, NodeReportStatus, ReportSummary
+from kube_rdma.reports.node_report import NodeReports
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
@@ -302,6 +307,27 @@ async def test_a_node_does_no_harm_by_a_block(agents, stored, harm):
     before = stored(block)
     with pytest.raises(Refused, match=r"AdmissionPolicy|forbids to delete|cannot delete|Too many"):
         await agents[OWN].write(BLOCK_HARMS[harm](before))
+
+
+@pytest.fixture
+def expecting(lab):
+    """The report of a node whose cable an administrator expects."""
+    head = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "NodeReport", "metadata": {"name": OWN}}
+    cluster.apply(lab, {**head, "spec": {"cabling": [{"card": "a", "switch": "leaf-1"}]}})
+    yield
+    cluster.kubectl(lab, "delete", "nodereport", OWN)
+
+
+async def test_an_agent_writes_its_report_and_leaves_what_is_expected(agents, lab, expecting):
+    """Whether it makes the object its node's own, or writes the status alone."""
+    node = NodeState(OWN, uid=cluster.get(lab, "node", OWN)["metadata"]["uid"])
+    status = NodeReportStatus(version="1", summary=ReportSummary(0, 0))
+    seen = None
+    for _ in range(2):
+        seen = await NodeReports(agents[OWN], OWN).write(node, seen, status)
+        assert (seen.spec.cabling, seen.status) == ((ExpectedCable(CardId("a"), "leaf-1"),), status)
+    with pytest.raises(Refused, match=r"An agent may not write spec\.cabling of nodereports"):
+        await expect(agents[OWN], OWN, (ExpectedCable(CardId("a"), "leaf-2"),), force=True)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import yaml
 
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.cluster.connect import connect
+from kube_rdma.fabric.rules.leaves import BLOCK, DIALECTS, LEAF
 from kube_rdma.install.installation import assignment, objects
 from kube_rdma.model.operator import AppliedState
 from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY
@@ -27,6 +28,7 @@ from tests.kit import helm as kit
 
 SPACE, NODE = "mlnx-network-operator", "node-1"
 OPERATOR = f"system:serviceaccount:{SPACE}:kube-rdma-operator"
+CONTROLLER = "system:serviceaccount:kube-rdma-vke:kube-rdma-controller"
 MARK = "kube-rdma.io/closed-for-upgrade"
 # As docs/verify.md has it.
 CHECKS = r"""
@@ -86,10 +88,10 @@ def reading_nodes():
     ]
 
 
-def patch(lab, body, *words):
-    """Patch the node as the operator would."""
+def patch(lab, body, *words, account=OPERATOR):
+    """Patch the node as the operator would, or another account."""
     kind = ("--type=merge", "-p", json.dumps(body))
-    cluster.kubectl(lab, f"--as={OPERATOR}", "patch", "node", NODE, *kind, *words)
+    cluster.kubectl(lab, f"--as={account}", "patch", "node", NODE, *kind, *words)
 
 
 def closed(value):
@@ -105,11 +107,11 @@ HARMS = {
 }
 
 
-def in_force(lab):
+def in_force(lab, account=OPERATOR):
     try:
-        patch(lab, HARMS["label"], "--dry-run=server")
+        patch(lab, HARMS["label"], "--dry-run=server", account=account)
     except Unavailable as error:
-        return "An operator changes nothing" in str(error)
+        return "The controller changes nothing" in str(error)
     return False
 
 
@@ -132,8 +134,22 @@ def test_an_operator_says_which_drivers_are_of_a_node(lab, label):
 @pytest.mark.parametrize("harm", HARMS)
 def test_an_operator_changes_nothing_else_of_a_node(lab, harm):
     until(lab, "the policy in force", lambda: in_force(lab))
-    with pytest.raises(Unavailable, match="An operator changes nothing of a node"):
+    with pytest.raises(Unavailable, match="The controller changes nothing of a node"):
         patch(lab, HARMS[harm])
+
+
+@pytest.mark.parametrize("key", [LEAF, BLOCK, *DIALECTS.values()])
+def test_a_controller_says_which_leaf_a_node_is_on(lab, key):
+    until(lab, "the policy in force", lambda: in_force(lab, CONTROLLER))
+    patch(lab, {"metadata": {"labels": {key: "x"}}}, account=CONTROLLER)
+    patch(lab, {"metadata": {"labels": {key: None}}}, account=CONTROLLER)
+
+
+@pytest.mark.parametrize("harm", [*HARMS.values(), closed(True)])
+def test_a_controller_changes_nothing_else_of_a_node(lab, harm):
+    until(lab, "the policy in force", lambda: in_force(lab, CONTROLLER))
+    with pytest.raises(Unavailable, match="The controller changes nothing of a node"):
+        patch(lab, harm, account=CONTROLLER)
 
 
 def test_a_namespace_lets_the_controller_do_its_checks(lab):
