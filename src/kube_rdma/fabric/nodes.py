@@ -85,9 +85,9 @@ class FabricNodes:
             while True:
                 self._wake.clear()
                 well = await self.look() and not any(mirror.trouble for mirror in mirrors)
+                await asyncio.sleep(self._timing.apart)
                 waits = [self._due(name) - self._clock() for name in self._since]
                 waits += [] if well else [self._timing.again]
-                await asyncio.sleep(self._timing.apart)
                 await has_happened(self._wake, max(0.0, min(waits)) if waits else None)
 
     async def look(self) -> bool:
