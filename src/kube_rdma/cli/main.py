@@ -42,6 +42,7 @@ COMMANDS = {
     "doctor": "Find out why RDMA does not work here.",
     "explain": "Show what a pod asked for and got.",
     "fabric": "Show cables between cards and switches.",
+    "install": "Install kube-rdma on a cluster.",
     "ip": "Show and check pools of IP addresses.",
     "migrate": "Plan the move from another device plugin.",
     "nccl-env": "Print variables for NCCL, UCX and NVSHMEM.",

@@ -13,6 +13,7 @@ from shlex import quote
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.fabric.rules.cabling import cable_faults, cable_finding
+from kube_rdma.install.rules.plan import objection
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import reports as model
 from kube_rdma.model.fabric import CableFault, NodeCables
