@@ -108,6 +108,7 @@ class AgentOptions(Frozen, kw_only=True):
     health: tuple[str | None, int] | None = None  # of /livez and /readyz; None: not served
     metric_names: tuple[MetricNames, ...] = ()
     metrics_pods: bool = False
+    lldp: bool = True  # role node receives it on the ports of its pools
 
 
 @asynccontextmanager
@@ -194,6 +195,7 @@ async def _with_node(
     from kube_rdma.adapters.cluster.nodes import Nodes, Pods
     from kube_rdma.agent.node.report import NodePolicies
     from kube_rdma.claims.publisher import ClaimedGpus
+    from kube_rdma.fabric.neighbours import Neighbours
     from kube_rdma.pools.kind import NODE_POLICY
 
     assert options.node
@@ -214,6 +216,7 @@ async def _with_node(
         node=NodeEvents(cluster, options.node, events),
         keepers=_keepers(options, cluster),
         policies=NodePolicies(partial(cluster.watch, NODE_POLICY)),
+        neighbours=Neighbours() if options.lldp else None,
     )
     if options.networks:
         needs = replace(needs, networks=_networks(needs, options, cluster, events, kept))

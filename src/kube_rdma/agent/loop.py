@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from kube_rdma.agent.node.report import NodePolicies
     from kube_rdma.attach.node_networks import NodeNetworks
     from kube_rdma.claims.driver import ClaimDriver
+    from kube_rdma.fabric.neighbours import Neighbours
     from kube_rdma.metrics.exporter import Exporter
     from kube_rdma.reports.node_keeper import NodeKeeper
 
@@ -107,6 +108,7 @@ class AgentDependencies(Frozen):
         None  # answers probes by it; None: nobody
     )
     own: OwnAddresses = field(default_factory=OwnAddresses)
+    neighbours: Neighbours | None = None  # None: LLDP is not received
 
 
 async def run_plugin(dependencies: AgentDependencies) -> None:
@@ -302,6 +304,9 @@ class _Plugin:
             parts["claims"] = needs.claims.run
         else:
             parts["GPUs by claim"] = needs.kubelet.slices.follow
+        if needs.neighbours:
+            needs.neighbours.changed = self._changes.touch
+            parts["neighbours"] = needs.neighbours.run
         if needs.health:
             parts["health"] = partial(needs.health, HealthChecks(self._checks(offers)))
         if needs.policies:
@@ -469,6 +474,7 @@ class _Plugin:
     ) -> None:
         """Pass this round's results to the writers of labels, taint, condition and report."""
         survey, staged = gathered.facts.survey, self._modes.stage
+        neighbours = self._needs.neighbours
         self._cards = next_state(self._cards, verdict, staged.specs, survey)
         look = AgentLook(
             __version__,
@@ -485,6 +491,7 @@ class _Plugin:
             tuple(self._needs.networks.attachments()) if self._needs.networks else (),
             served.pools,
             self._needs.metrics.problem if self._needs.metrics else "",
+            neighbours.look(verdict.pools, survey) if neighbours else {},
         )
         for keeper in self._needs.keepers:
             keeper.look(look)

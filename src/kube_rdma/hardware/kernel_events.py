@@ -132,9 +132,7 @@ class CardEvents:
 
     def surveyed(self, survey: Survey) -> None:
         """Remember the names of interfaces that belong to cards of a Survey."""
-        ports = (port.netdev for device in survey.devices for port in device.ports)
-        functions = (netdev.name for one in survey.functions for netdev in one.netdevs)
-        self._names = frozenset(filter(None, (*ports, *functions)))
+        self._names = survey.interfaces
 
     def concern(self, event: object) -> bool:
         """Return whether a kernel announcement may be about a card."""

@@ -46,6 +46,13 @@ class Survey(Frozen):
     # Devices of the subnet manager alone, of an XDR card (RDMA_DEVICE_TYPE_SMI), none of `devices`.
     management: tuple[Device, ...] = ()
 
+    @property
+    def interfaces(self) -> frozenset[str]:
+        """Return the names of the interfaces of devices and functions."""
+        ports = (port.netdev for device in self.devices for port in device.ports)
+        netdevs = (netdev.name for one in self.functions for netdev in one.netdevs)
+        return frozenset(filter(None, (*ports, *netdevs)))
+
     def with_uses(self, uses: Mapping[str, Use]) -> Survey:
         """Return the Survey with new uses of interfaces, given by the interfaces' names."""
         return self.with_netdevs(uses, lambda one: replace(one, use=uses.get(one.name)))

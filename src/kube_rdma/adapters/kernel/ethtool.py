@@ -1,9 +1,10 @@
-"""The statistics of an interface as `ethtool -S` shows them: the driver's own names and numbers.
+"""What ethtool shows of an interface: its statistics (`-S`) and private flags, in drivers' words.
 
-For `kube-rdma doctor` alone: doctor/rules/errors says which names tell of a bad cable or of a pause
-storm, for sysfs has no file of them. Numbers and layouts are those of include/uapi/linux/ethtool.h
-and sockios.h; what answers is ethtool_get_strings and ethtool_get_stats in net/ethtool/ioctl.c. To
-read needs no right. An interface of another network namespace does not exist here.
+doctor/rules/errors says which statistics tell of a bad cable or of a pause storm, for sysfs has no
+file of them. fabric/neighbours asks whether a card's firmware takes LLDP frames. Numbers and
+layouts are those of include/uapi/linux/ethtool.h and sockios.h; what answers is dev_ethtool in
+net/ethtool/ioctl.c. To read needs no right. An interface of another network namespace does not
+exist here.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from kube_base.errors import Unavailable
 Ask = Callable[[str, bytes], bytes]
 
 _SIOCETHTOOL = 0x8946
-_GSSET_INFO, _GSTRINGS, _GSTATS = 0x37, 0x1B, 0x1D  # ETHTOOL_*
-_STATISTICS = 1  # ETH_SS_STATS
+_GSSET_INFO, _GSTRINGS, _GSTATS, _GPFLAGS = 0x37, 0x1B, 0x1D, 0x27  # ETHTOOL_*
+_STATISTICS, _PRIVATE_FLAGS = 1, 2  # ETH_SS_STATS, ETH_SS_PRIV_FLAGS
 _LENGTH = 32  # of a name: ETH_GSTRING_LEN
 _REQUEST = struct.Struct("@16sP16x")  # struct ifreq with ifr_data
 _LONGEST = 15  # bytes of an interface's name: IFNAMSIZ, without the zero behind it
@@ -45,13 +46,8 @@ def ask_kernel(interface: str, message: bytes) -> bytes:
 def read_statistics(interface: str, ask: Ask = ask_kernel) -> Mapping[str, int]:
     """Return a network interface's ethtool statistics by name; raise Unavailable without any."""
     try:
-        answer = ask(interface, _SETS.pack(_GSSET_INFO, 0, 1 << _STATISTICS, 0))
-        _, _, sets, number = _SETS.unpack(answer)
-        count = min(number, _MOST) if sets else 0  # no set: the driver does not know it
-        # The kernel asks the driver anew each time, and it may have more by then.
+        count, names = _names(interface, _STATISTICS, ask)
         room = 2 * count + _SPARE
-        strings = _STRINGS.pack(_GSTRINGS, _STATISTICS, count) + bytes(room * _LENGTH)
-        names = _names(ask(interface, strings), room)
         answer = ask(interface, _NUMBERS.pack(_GSTATS, count) + bytes(room * 8))
         count = min(_NUMBERS.unpack_from(answer)[1], room)
         numbers = struct.unpack_from(f"={count}Q", answer, _NUMBERS.size)
@@ -63,8 +59,23 @@ def read_statistics(interface: str, ask: Ask = ask_kernel) -> Mapping[str, int]:
     return dict(zip(names, numbers, strict=True)) if len(names) == len(numbers) else {}
 
 
-def _names(answer: bytes, room: int) -> list[str]:
-    """Decode the names of the statistics; mlx5 of older kernels has one that ends in a space."""
-    count = min(_STRINGS.unpack_from(answer)[2], room)
-    texts = struct.unpack_from(f"={f'{_LENGTH}s' * count}", answer, _STRINGS.size)
-    return [text.partition(b"\0")[0].decode("ascii", "replace").strip() for text in texts]
+def read_private_flags(interface: str, ask: Ask = ask_kernel) -> Mapping[str, bool]:
+    """Return the private flags of an interface's driver by name; none if it has none."""
+    try:
+        _, names = _names(interface, _PRIVATE_FLAGS, ask)
+        _, bits = _NUMBERS.unpack_from(ask(interface, _NUMBERS.pack(_GPFLAGS, 0)))
+    except OSError:
+        return {}
+    return {name: bool(bits >> number & 1) for number, name in enumerate(names)}
+
+
+def _names(interface: str, which: int, ask: Ask) -> tuple[int, list[str]]:
+    """Return how many names a set has, and the names by then; mlx5 had one that ends in a space."""
+    _, _, sets, number = _SETS.unpack(ask(interface, _SETS.pack(_GSSET_INFO, 0, 1 << which, 0)))
+    count = min(number, _MOST) if sets else 0  # no set: the driver does not know it
+    # The kernel asks the driver anew each time, and it may have more by then.
+    room = 2 * count + _SPARE
+    answer = ask(interface, _STRINGS.pack(_GSTRINGS, which, count) + bytes(room * _LENGTH))
+    found = min(_STRINGS.unpack_from(answer)[2], room)
+    texts = struct.unpack_from(f"={f'{_LENGTH}s' * found}", answer, _STRINGS.size)
+    return count, [text.partition(b"\0")[0].decode("ascii", "replace").strip() for text in texts]

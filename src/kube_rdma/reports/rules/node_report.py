@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from kube_base.frozen import Frozen
 from kube_base.natural import natural
 from kube_rdma.attach.rules.plan import leads_pod
+from kube_rdma.fabric.rules.lldp import Known, PortKey
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import pools as pool_model
 from kube_rdma.model import reports as model
@@ -49,6 +50,7 @@ class AgentLook(Frozen):
     # As the kubelet hears of them; None: as they are.
     served: tuple[pool_model.Pool, ...] | None = None
     metrics: str = ""  # why nobody gets this agent's metrics
+    neighbours: Mapping[PortKey, Known] = {}  # of ports of pools
 
     @property
     def listed(self) -> tuple[pool_model.Pool, ...]:
@@ -144,9 +146,12 @@ def _reported(
             figure_text(port.rate_gbps, latency=False),
             netdev=port.netdev,
             bond=port.bond,
+            neighbour=known.neighbour,
+            unheard=known.unheard,
         )
         for device in card.devices
         for port in device.own_ports
+        for known in (look.neighbours.get((card.id, device.name, port.number), Known()),)
     )
     netdevs = interfaces(card, look.survey.functions)
     uses = [netdev.use for netdev in netdevs if netdev.use]

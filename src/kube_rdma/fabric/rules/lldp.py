@@ -1,0 +1,294 @@
+"""Decides which switch port a card's port is plugged into, by the LLDP frames that it receives.
+
+    frame ─► announced ─► heard, expired: PortState ─► known: what a NodeReport says of the port
+
+fabric/neighbours receives the frames, and hands in the time. Whoever can send on the wire can forge
+a frame, so a port remembers one neighbour and one rival, and hears nothing for a while once they
+contradict each other. Numbers and rules of frames are those of IEEE 802.1AB-2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from ipaddress import ip_address
+from math import inf
+
+from kube_base.frozen import Frozen, replace
+from kube_base.plain_text import plain
+from kube_rdma.model.card import Card, CardId, Function
+from kube_rdma.model.device import Device, LinkLayer, PciAddress, Port, PortState
+from kube_rdma.model.kubernetes import cut
+from kube_rdma.model.reports import ReportedNeighbour
+
+TTL_SECONDS = 121  # what a switch gives without settings: four times 30 s, and one (9.2.5.22)
+LONGEST_TTL = 3600  # a forged frame must not hold for the 18 hours that it may ask for
+MOST_TURNS, MOST_FRAMES = 3, 1000  # of a port within TTL_SECONDS; a switch sends one a second (9.1)
+
+_HEAD, _ETHERTYPE = 14, b"\x88\xcc"
+_END, _CHASSIS, _PORT, _TTL, _SYSTEM_NAME, _ONCE = 0, 1, 2, 3, 5, 7  # types of TLVs (table 8-1)
+_CHASSIS_MAC, _CHASSIS_ADDRESS = 4, 5  # table 8-2
+_PORT_MAC, _PORT_ADDRESS = 3, 4  # table 8-3
+_PACKED = {1: 4, 2: 16}  # IANA's numbers of address families, and bytes of an address
+_LONGEST_NAME = 128
+
+# Frames.
+
+
+class Announced(Frozen):
+    """The words of a switch port in one frame; they hold for `ttl` seconds, 0 ends them now."""
+
+    neighbour: ReportedNeighbour
+    ttl: int
+
+
+def announced(frame: bytes) -> Announced | None:
+    """Return the words of an Ethernet frame; None if it has to be discarded (9.2.7.7)."""
+    fields = _fields(frame[_HEAD:]) if frame[12:_HEAD] == _ETHERTYPE else None
+    if fields is None or len(fields.get(_TTL, b"")) < 2:
+        return None
+    chassis = _identity(fields[_CHASSIS], _CHASSIS_MAC, _CHASSIS_ADDRESS)
+    port = _identity(fields[_PORT], _PORT_MAC, _PORT_ADDRESS)
+    if not chassis or not port:
+        return None
+    name = _text(fields.get(_SYSTEM_NAME, b""))
+    neighbour = ReportedNeighbour(name or chassis, port, chassis if name else "")
+    return Announced(neighbour, int.from_bytes(fields[_TTL][:2]))
+
+
+def _fields(body: bytes) -> Mapping[int, bytes] | None:
+    """Return the values of a frame by type; None if it breaks off or has another order.
+
+    Chassis, port and TTL come first. Of types that may come more than once the last is returned.
+    """
+    found: dict[int, bytes] = {}
+    while body:
+        kind, length = body[0] >> 1, int.from_bytes(body[:2]) & 0x1FF
+        value, body = body[2 : 2 + length], body[2 + length :]
+        if kind == _END:
+            break
+        late = len(found) < _TTL and kind != len(found) + 1
+        if late or len(value) < length or (kind <= _ONCE and kind in found):
+            return None
+        found[kind] = value
+    return found
+
+
+def _identity(value: bytes, mac: int, address: int) -> str:
+    """Return a chassis or port ID; "" if it has not the length of one (8.5.2.2, 8.5.3.2)."""
+    kind, octets = value[:1], value[1:]
+    if not 1 <= len(octets) <= 255:
+        return ""
+    if kind[0] == mac:
+        return octets.hex(":")
+    if kind[0] == address and len(octets) == 1 + _PACKED.get(octets[0], -1):
+        return str(ip_address(octets[1:]))
+    return _text(octets)
+
+
+def _text(octets: bytes) -> str:
+    """Return a name as one short printable line; octets that are no text in hexadecimal."""
+    try:
+        text = octets.decode()
+    except UnicodeDecodeError:
+        text = octets.hex(":")
+    return cut(plain(text.strip("\0 ")), _LONGEST_NAME)
+
+
+# Ports: what follows from one frame after another.
+
+
+class Silence(StrEnum):
+    """The reasons why a port has no neighbour."""
+
+    WAITING = "the next frame may still come"
+    SILENT = "no frame came for so long"
+    ENDED = "the switch said that it ends LLDP"
+    DOWN = "the port has no carrier"
+    RESTLESS = "neighbours contradict each other, so nothing is heard for a while"
+
+
+class HeardPort(Frozen):
+    """A port's neighbour, and until when it holds unless a frame comes.
+
+    `turns` are contradictions since the time `since`, `frames` all frames since then.
+    """
+
+    until: float
+    since: float
+    neighbour: ReportedNeighbour | None = None
+    silence: Silence = Silence.WAITING
+    rival: ReportedNeighbour | None = None  # another one that was heard after the neighbour
+    ttl: int = TTL_SECONDS
+    turns: int = 0
+    frames: int = 0
+
+
+def listening(now: float) -> HeardPort:
+    """Return a port on which frames are received from now on."""
+    return HeardPort(now + TTL_SECONDS, now)
+
+
+def away(port: HeardPort) -> HeardPort:
+    """Return a port whose interface is in a pod: its neighbour holds until it is back."""
+    return replace(port, until=inf)
+
+
+def present(port: HeardPort, now: float, *, down: bool) -> HeardPort:
+    """Return a port whose interface the node has; without a carrier it has no neighbour."""
+    if down:
+        return HeardPort(inf, now, silence=Silence.DOWN)
+    if port.silence is Silence.DOWN:
+        return listening(now)
+    is_back = port.until == inf and port.silence in (Silence.WAITING, Silence.RESTLESS)
+    return replace(port, until=now + TTL_SECONDS) if is_back else port
+
+
+def heard(port: HeardPort, frame: Announced | None, now: float) -> HeardPort:
+    """Return a port after a frame; None stands for one that was discarded.
+
+    A new neighbour replaces an old one with its second frame, if the old one is silent meanwhile.
+    """
+    if port.silence is Silence.RESTLESS:
+        return port
+    if now - port.since > TTL_SECONDS:
+        port = replace(port, since=now, turns=0, frames=0)
+    port = replace(port, frames=port.frames + 1)
+    if port.frames > MOST_FRAMES:
+        return _restless(now)
+    if frame is None:
+        return port
+    ours = frame.neighbour == port.neighbour or _is_end(port, frame)
+    if not frame.ttl:
+        return _without(port, Silence.ENDED, now) if ours else port
+    ttl = min(frame.ttl, LONGEST_TTL)
+    told = replace(port, ttl=ttl, until=now + ttl, neighbour=frame.neighbour, rival=None)
+    if port.neighbour is None:
+        return replace(told, silence=Silence.WAITING)
+    if ours:
+        return told if port.rival is None else _turned(told, now)
+    if frame.neighbour == port.rival:
+        return _turned(told, now)
+    rival = replace(port, rival=frame.neighbour)
+    return rival if port.rival is None else _turned(rival, now)
+
+
+def expired(port: HeardPort, now: float) -> HeardPort:
+    """Return a port at the end of its time `until`."""
+    if port.silence is Silence.RESTLESS:
+        return listening(now)
+    return _without(port, Silence.SILENT, now)
+
+
+def _is_end(port: HeardPort, frame: Announced) -> bool:
+    """Return whether a frame ends the neighbour; it need not repeat the name (9.1.2.3)."""
+    ours, theirs = port.neighbour, frame.neighbour
+    same = ours and (ours.chassis or ours.switch, ours.port)
+    return not frame.ttl and same == (theirs.chassis or theirs.switch, theirs.port)
+
+
+def _without(port: HeardPort, why: Silence, now: float) -> HeardPort:
+    left = replace(port, until=inf, neighbour=None, rival=None, silence=why)
+    return left if port.neighbour is None else _turned(left, now)
+
+
+def _turned(port: HeardPort, now: float) -> HeardPort:
+    """Return a port after a contradiction; after a few it is deaf, so that nothing flaps."""
+    port = replace(port, turns=port.turns + 1)
+    return port if port.turns < MOST_TURNS else _restless(now)
+
+
+def _restless(now: float) -> HeardPort:
+    return HeardPort(now + TTL_SECONDS, now, silence=Silence.RESTLESS)
+
+
+# Places: which interface receives the frames of a port.
+
+PortKey = tuple[CardId, str, int]
+"""The card, RDMA device and number of a port."""
+
+
+class PortPlace(Frozen):
+    """The interface that receives the frames for a port; None: the node's namespace has it not."""
+
+    link_layer: LinkLayer
+    interface: str | None = None
+    down: bool = False
+    driver: str | None = None
+    pci: PciAddress | None = None
+
+
+class Known(Frozen):
+    """All that is known of a port's neighbour; `unheard` says why there is none."""
+
+    neighbour: ReportedNeighbour | None = None
+    unheard: str = ""
+
+
+def places(
+    cards: Iterable[Card], functions: Iterable[Function], before: Mapping[PortKey, PortPlace]
+) -> Mapping[PortKey, PortPlace]:
+    """Return the place of each port of cards; one that a pod has keeps the place of `before`."""
+    above = {function.seat.pci: function for function in functions}
+    found: dict[PortKey, PortPlace] = {}
+    for card in cards:
+        if not card.devices:
+            kept = (item for item in before.items() if item[0][0] == card.id)
+            found |= {key: replace(place, down=False) for key, place in kept}
+        for device in card.devices:
+            for port in device.own_ports:
+                key = (card.id, device.name, port.number)
+                place = _place(device, port, above)
+                found[key] = place if place.interface else before.get(key, place)
+    return found
+
+
+def _place(device: Device, port: Port, functions: Mapping[PciAddress, Function]) -> PortPlace:
+    """Return the place of a port; the frames for a part of a card come to its physical function."""
+    seat, interface = device.seat, port.netdev
+    pci = seat.physical_function or seat.pci if seat else None
+    is_part = bool(seat and seat.physical_function) or device.subfunction is not None
+    if pci and is_part and (whole := functions.get(pci)) and len(whole.own_netdevs) == 1:
+        interface = whole.own_netdevs[0].name
+    down = port.state is PortState.DOWN
+    return PortPlace(port.link_layer, interface, down, device.driver, pci)
+
+
+# Sentences.
+
+
+def known(place: PortPlace, port: HeardPort | None, hint: str, refused: str) -> Known:
+    """Return what is known of a port; `refused` is why its frames cannot be received."""
+    if place.link_layer is LinkLayer.INFINIBAND:
+        return Known(unheard="only the subnet manager of InfiniBand knows it: ibnetdiscover asks")
+    if port is None or port.neighbour or not place.interface:
+        return Known(port.neighbour if port else None)
+    if refused:
+        return Known(unheard=f"the agent receives no LLDP frames on {place.interface}: {refused}")
+    name = place.interface
+    sentences = {
+        Silence.WAITING: "",
+        Silence.SILENT: f"no LLDP frame came to {name} for {port.ttl} s{hint}",
+        Silence.ENDED: f"the switch has ended LLDP on the port of {name}",
+        Silence.DOWN: f"{name} has no carrier",
+        Silence.RESTLESS: f"LLDP frames of {name} contradict each other, or are too many: "
+        f"tcpdump -eni {name} ether proto 0x88cc shows who sends them",
+    }
+    return Known(unheard=sentences[port.silence])
+
+
+def firmware_hint(place: PortPlace, flags: Mapping[str, bool]) -> str:
+    """Return how to find out whether a card's firmware takes the frames; "" if it cannot.
+
+    A daemon of the node takes none: each packet socket gets a copy (deliver_skb, net/core/dev.c).
+    `flags` are the private ones of the driver: i40e_ethtool.c and ice_ethtool.c have one each.
+    """
+    takes = f": the card's firmware takes them, ethtool --set-priv-flags {place.interface}"
+    if flags.get("fw-lldp-agent"):
+        return f"{takes} fw-lldp-agent off gives them to the node"
+    if flags.get("disable-fw-lldp") is False:
+        return f"{takes} disable-fw-lldp on gives them to the node"
+    if place.driver == "mlx5_core":
+        query = f"mstconfig -d {place.pci} query LLDP_NB_RX_MODE_P1"
+        return f": LLDP is off at the switch, or the card's firmware takes them, see {query}"
+    return ": LLDP may be off at the switch"
