@@ -22,11 +22,13 @@ from kube_rdma.adapters.kernel.sysfs import counters, devices, pci, pci_paths, t
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.adapters.metrics import process
+from kube_rdma.fabric.rules import lldp
 from kube_rdma.hardware.machines import machine
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.settings import PlacedNet
 from tests.fuzz.target import FuzzTarget, Reader, each
 from tests.kit.foreign_texts import as_file
+from tests.kit.lldp import frame, tlv
 from tests.kit.pci_config import config
 
 V4, V6 = ip_address("10.0.0.1"), ip_address("fd00::1")
@@ -334,6 +336,11 @@ KERNEL = (
             bytes(14) + bytes.fromhex("0001080006040002") + MAC + V4.packed + MAC + V4.packed,
             bytes(20) + b"\x3a" + bytes(33) + b"\x88" + bytes(7) + V6.packed + b"\2\1" + MAC,
         ),
+    ),
+    FuzzTarget(
+        "LLDP frame",
+        lldp.announced,
+        (frame(), frame("", more=tlv(127, b"\0\x12\x0f\1")), frame(ttl=0)[:-3]),
     ),
     FuzzTarget("configuration of a PCI function", _pci_config, (config(0x1D)[0x100:0x200],)),
     FuzzTarget(

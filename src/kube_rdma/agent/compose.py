@@ -108,7 +108,7 @@ class AgentOptions(Frozen, kw_only=True):
     health: tuple[str | None, int] | None = None  # of /livez and /readyz; None: not served
     metric_names: tuple[MetricNames, ...] = ()
     metrics_pods: bool = False
-    lldp: bool = True  # role node receives it on the ports of its pools
+    no_lldp: bool = False  # receive none on the ports of pools
 
 
 @asynccontextmanager
@@ -193,6 +193,7 @@ async def _with_node(
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes, Pods
+    from kube_rdma.adapters.files.neighbours import FILE, write_neighbours
     from kube_rdma.agent.node.report import NodePolicies
     from kube_rdma.claims.publisher import ClaimedGpus
     from kube_rdma.fabric.neighbours import Neighbours
@@ -216,8 +217,11 @@ async def _with_node(
         node=NodeEvents(cluster, options.node, events),
         keepers=_keepers(options, cluster),
         policies=NodePolicies(partial(cluster.watch, NODE_POLICY)),
-        neighbours=Neighbours() if options.lldp else None,
     )
+    if not options.no_lldp:
+        file = options.socket.with_name(FILE.name)
+        keep = partial(write_neighbours, file=file) if options.networks else lambda _: None
+        needs = replace(needs, neighbours=Neighbours(keep=keep))
     if options.networks:
         needs = replace(needs, networks=_networks(needs, options, cluster, events, kept))
     make = partial(_binder, needs, options, Pods(cluster), stack)

@@ -100,6 +100,11 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "also those of Node Feature Discovery, by which operators start drivers. leave: change none. "
     "remove: remove the labels that an agent wrote. Needs the right to patch nodes.",
 )
+@options.flag_option(
+    "--no-lldp",
+    help="Receive no LLDP. Otherwise role node reports which switch port each port of its pools is "
+    "plugged into, if it has CAP_NET_RAW.",
+)
 @options.HEALTH_ADDRESS
 @options.METRICS_ADDRESS
 @click.option(

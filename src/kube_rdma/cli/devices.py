@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from kube_base.errors import Refused
+from kube_rdma.adapters.files.neighbours import read_neighbours
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
 from kube_rdma.cli import output as out
@@ -93,7 +94,8 @@ def devices(
 
         out.show_names(ibdev2netdev(survey_at(sysfs)).splitlines())
     else:
-        _show(survey_at(sysfs), output)
+        survey = survey_at(sysfs)
+        _show(survey if sysfs else survey.with_neighbours(read_neighbours()), output)
 
 
 def _check(output: str, **modes: bool) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from kube_rdma.adapters.bulkhead import contained
+from kube_rdma.adapters.files.neighbours import PortNeighbours
 from kube_rdma.adapters.kernel.ethtool import read_private_flags
 from kube_rdma.adapters.kernel.lldp import LldpSocket
 from kube_rdma.fabric.rules import lldp
@@ -46,16 +48,18 @@ class Neighbours:
     """The neighbours of the ports of a node's pools; `changed` is called when others are known.
 
     `opened` opens the socket of an interface and raises OSError, `flags` returns the private flags
-    of its driver; both are called in a thread.
+    of its driver, `keep` keeps the neighbours for others; all are called in a thread.
     """
 
     def __init__(
         self,
         opened: Callable[[str], LldpSocket] = LldpSocket,
         flags: Callable[[str], Mapping[str, bool]] = read_private_flags,
+        keep: Callable[[PortNeighbours], None] = lambda _: None,
     ) -> None:
         self.changed: Callable[[], None] = lambda: None
-        self._opened, self._flags = opened, flags
+        self._opened, self._flags, self._keep = opened, flags, keep
+        self._kept: PortNeighbours = {}
         self._places: Mapping[PortKey, PortPlace] = {}
         self._listeners: dict[str, _Listener] = {}
         self._told: Mapping[PortKey, Known] = {}
@@ -68,11 +72,11 @@ class Neighbours:
         cards = [card for pool in pools for card in pool.cards]
         here = survey.interfaces
         self._places = lldp.places(cards, survey.functions, self._places)
-        wanted: dict[str, PortPlace] = {}
-        for place in self._places.values():
-            if place.interface and place.link_layer is LinkLayer.ETHERNET:
-                known = wanted.get(place.interface)
-                wanted[place.interface] = known if known and not known.down else place
+        wanted = {
+            place.interface: place
+            for place in self._places.values()
+            if place.interface and place.link_layer is LinkLayer.ETHERNET
+        }
         for name in self._listeners.keys() - wanted:
             self._end(self._listeners.pop(name))
         for name, place in wanted.items():
@@ -91,11 +95,13 @@ class Neighbours:
                 self._arm()
                 if self._known() != self._told:
                     self.changed()
+                await self._share()
                 await self._woken.wait()
         finally:
             for one in self._listeners.values():
                 self._end(one)
-            _close(self._closing)
+            for socket in self._closing:
+                socket.close()
             if self._timer:
                 self._timer.cancel()
 
@@ -104,7 +110,7 @@ class Neighbours:
         now = _now()
         one = self._listeners.setdefault(name, _Listener(place, lldp.listening(now)))
         one.place, one.here, one.tried = place, here, False
-        one.port = lldp.present(one.port, now, down=place.down) if here else lldp.away(one.port)
+        one.port = lldp.present(one.port, now) if here else lldp.away(one.port)
         # A socket follows its interface under another name, and loses one that leaves or ends.
         if one.socket and not (here and one.socket.interface == name):
             self._end(one)
@@ -120,39 +126,44 @@ class Neighbours:
     async def _expire(self) -> None:
         """End what is known of interfaces whose time is over, and stop listening to deaf ones."""
         now = _now()
-        due = [one for one in self._listeners.values() if one.port.until <= now]
-        names = [one.place.interface or "" for one in due]
-        flags = await asyncio.to_thread(lambda: list(map(self._flags, names))) if due else []
-        for one, own in zip(due, flags, strict=True):
+        for one in [one for one in self._listeners.values() if one.port.until <= now]:
+            flags = await asyncio.to_thread(self._flags, one.place.interface or "")
             if one.port.until <= now:  # else a frame came meanwhile
                 one.port = lldp.expired(one.port, now)
-                one.hint = lldp.firmware_hint(one.place, own)
+                one.hint = lldp.firmware_hint(one.place, flags)
         for one in self._listeners.values():
             if one.port.silence is lldp.Silence.RESTLESS:
                 self._end(one)
 
     async def _open(self) -> None:
         """Open the sockets that are missing, and close those that are left."""
+        while self._closing:
+            await asyncio.to_thread(self._closing.pop().close)
         wanted = {name: one for name, one in self._listeners.items() if one.is_wanted}
-        closing, self._closing = self._closing, []
-        if not (wanted or closing):
-            return
-
-        def change() -> list[LldpSocket | OSError]:
-            _close(closing)
-            return [_tried(self._opened, name) for name in wanted]
-
+        for one in wanted.values():
+            one.tried = True
+        made = (asyncio.to_thread(self._opened, name) for name in wanted)
         for (name, one), opened in zip(
-            wanted.items(), await asyncio.to_thread(change), strict=True
+            wanted.items(), await asyncio.gather(*made, return_exceptions=True), strict=True
         ):
             if isinstance(opened, OSError):
-                one.tried, one.refused = True, _why(opened)
-            elif self._listeners.get(name) is one and one.is_wanted:
-                one.socket, one.refused = opened, ""
+                one.refused = opened.strerror or str(opened)
+            elif isinstance(opened, BaseException):
+                raise opened
+            elif self._listeners.get(name) is one and one.here:
+                one.socket, one.tried, one.refused = opened, False, ""
                 asyncio.get_running_loop().add_reader(opened.fileno(), self._hear, one)
             else:  # a look has changed its mind meanwhile
                 self._closing.append(opened)
                 self._woken.set()
+
+    async def _share(self) -> None:
+        """Keep the neighbours for others if they are other ones."""
+        kept = {key[1:]: str(one.neighbour) for key, one in self._told.items() if one.neighbour}
+        if kept != self._kept:
+            self._kept = kept
+            with contained("neighbours kept"):
+                await asyncio.to_thread(self._keep, kept)
 
     def _hear(self, one: _Listener) -> None:
         """Receive a frame."""
@@ -183,22 +194,3 @@ class Neighbours:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _tried(opened: Callable[[str], LldpSocket], name: str) -> LldpSocket | OSError:
-    try:
-        return opened(name)
-    except OSError as error:
-        return error
-
-
-def _why(error: OSError) -> str:
-    """Return the end of a sentence about a socket that was not opened."""
-    if isinstance(error, PermissionError):
-        return "it has no CAP_NET_RAW, which agents have that attach networks (--networks)"
-    return error.strerror or str(error)
-
-
-def _close(sockets: Sequence[LldpSocket]) -> None:
-    for one in sockets:
-        one.close()

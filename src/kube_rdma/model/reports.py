@@ -34,9 +34,13 @@ class ReportedNeighbour(kubernetes.SparsePart):
     port: kubernetes.Word
     """port is the port of the switch, by its port ID. Example: Ethernet1/1."""
     chassis: kubernetes.Word = ""
-    """chassis is the chassis ID of the switch, mostly a MAC address; of InfiniBand its node GUID.
-    Left out: switch is the chassis ID. Example: 52:54:00:aa:00:01.
+    """chassis is the chassis ID of the switch, mostly a MAC address. Left out: switch is the
+    chassis ID. Example: 52:54:00:aa:00:01.
     """
+
+    def __str__(self) -> str:
+        """Return switch and port, as ``leaf-1 Ethernet1/1``."""
+        return f"{self.switch} {self.port}"
 
 
 class ReportedPort(kubernetes.SparsePart):
@@ -67,11 +71,12 @@ class ReportedPort(kubernetes.SparsePart):
     bond: kubernetes.Word | None = None
     """bond is the bond that the interface is enslaved to. Left out: none. Example: bond0."""
     neighbour: ReportedNeighbour | None = None
-    """neighbour is the switch port at the other end of the cable, by LLDP, or by what an InfiniBand
-    port knows of its peer. Left out: nothing was heard; unheard says why, if it is known.
+    """neighbour is the switch port at the other end of the cable, by LLDP. Left out: no pool has
+    the card, or nothing was heard; unheard says why, unless a frame may still come.
     """
     unheard: kubernetes.Sentence = ""
-    """unheard is why neighbour is left out. Example: lldpd runs on this node and takes the frames.
+    """unheard is why neighbour is left out, with a remedy. Example: no LLDP frame came to ens2f0np0
+    for 121 s: LLDP may be off at the switch.
     """
 
     @property

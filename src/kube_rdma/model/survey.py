@@ -53,6 +53,15 @@ class Survey(Frozen):
         netdevs = (netdev.name for one in self.functions for netdev in one.netdevs)
         return frozenset(filter(None, (*ports, *netdevs)))
 
+    def with_neighbours(self, known: Mapping[tuple[str, int], str]) -> Survey:
+        """Return the Survey with the neighbours of ports, by name of the device and number."""
+
+        def told(one: Device) -> Device:
+            ports = (replace(p, neighbour=known.get((one.name, p.number))) for p in one.ports)
+            return replace(one, ports=tuple(ports))
+
+        return replace(self, devices=tuple(map(told, self.devices)))
+
     def with_uses(self, uses: Mapping[str, Use]) -> Survey:
         """Return the Survey with new uses of interfaces, given by the interfaces' names."""
         return self.with_netdevs(uses, lambda one: replace(one, use=uses.get(one.name)))

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 
 from kube_rdma.adapters.kernel.lldp import GROUPS, LLDP, MOST_BYTES, LldpSocket
 
@@ -32,7 +33,8 @@ class FakeLldp:
         ours = frame[:6] in GROUPS and frame[12:14] == LLDP.to_bytes(2)
         for one in self.sockets:
             if one.interface == interface and ours and len(frame) <= MOST_BYTES:
-                one.wire.send(frame)
+                with suppress(BlockingIOError):  # there is no room, as in a flood
+                    one.wire.send(frame)
 
     def rename(self, interface: str, name: str) -> None:
         """Give an interface another name; its sockets follow it."""

@@ -78,6 +78,7 @@ values = some(
         deviceInfo=switches,
         virtualFunctions=switches,
         shareLimits=switches,
+        lldp=switches,
         startupTaint=switches,
         nodeLabels=st.sampled_from(["write", "write-nfd", "leave", "remove"]),
         namespaceIsolation=st.sampled_from(["", "default,kube-system"]),

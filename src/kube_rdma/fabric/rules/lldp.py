@@ -17,7 +17,7 @@ from math import inf
 from kube_base.frozen import Frozen, replace
 from kube_base.plain_text import plain
 from kube_rdma.model.card import Card, CardId, Function
-from kube_rdma.model.device import Device, LinkLayer, PciAddress, Port, PortState
+from kube_rdma.model.device import Device, LinkLayer, PciAddress, Port
 from kube_rdma.model.kubernetes import cut
 from kube_rdma.model.reports import ReportedNeighbour
 
@@ -99,13 +99,15 @@ def _text(octets: bytes) -> str:
 
 
 class Silence(StrEnum):
-    """The reasons why a port has no neighbour."""
+    """The reasons why a port has no neighbour, as sentences of a NodeReport."""
 
-    WAITING = "the next frame may still come"
-    SILENT = "no frame came for so long"
-    ENDED = "the switch said that it ends LLDP"
-    DOWN = "the port has no carrier"
-    RESTLESS = "neighbours contradict each other, so nothing is heard for a while"
+    WAITING = ""  # the next frame may still come
+    SILENT = "no LLDP frame came to {interface} for {ttl} s{hint}"
+    ENDED = "the switch has ended LLDP on the port of {interface}"
+    RESTLESS = (  # nothing is heard for a while
+        "LLDP frames of {interface} contradict each other, or are too many: "
+        "tcpdump -eni {interface} ether proto 0x88cc shows who sends them"
+    )
 
 
 class HeardPort(Frozen):
@@ -134,12 +136,8 @@ def away(port: HeardPort) -> HeardPort:
     return replace(port, until=inf)
 
 
-def present(port: HeardPort, now: float, *, down: bool) -> HeardPort:
-    """Return a port whose interface the node has; without a carrier it has no neighbour."""
-    if down:
-        return HeardPort(inf, now, silence=Silence.DOWN)
-    if port.silence is Silence.DOWN:
-        return listening(now)
+def present(port: HeardPort, now: float) -> HeardPort:
+    """Return a port whose interface the node has; one that is back from a pod has time to hear."""
     is_back = port.until == inf and port.silence in (Silence.WAITING, Silence.RESTLESS)
     return replace(port, until=now + TTL_SECONDS) if is_back else port
 
@@ -213,7 +211,6 @@ class PortPlace(Frozen):
 
     link_layer: LinkLayer
     interface: str | None = None
-    down: bool = False
     driver: str | None = None
     pci: PciAddress | None = None
 
@@ -233,8 +230,7 @@ def places(
     found: dict[PortKey, PortPlace] = {}
     for card in cards:
         if not card.devices:
-            kept = (item for item in before.items() if item[0][0] == card.id)
-            found |= {key: replace(place, down=False) for key, place in kept}
+            found |= {key: place for key, place in before.items() if key[0] == card.id}
         for device in card.devices:
             for port in device.own_ports:
                 key = (card.id, device.name, port.number)
@@ -250,8 +246,7 @@ def _place(device: Device, port: Port, functions: Mapping[PciAddress, Function])
     is_part = bool(seat and seat.physical_function) or device.subfunction is not None
     if pci and is_part and (whole := functions.get(pci)) and len(whole.own_netdevs) == 1:
         interface = whole.own_netdevs[0].name
-    down = port.state is PortState.DOWN
-    return PortPlace(port.link_layer, interface, down, device.driver, pci)
+    return PortPlace(port.link_layer, interface, device.driver, pci)
 
 
 # Sentences.
@@ -261,20 +256,13 @@ def known(place: PortPlace, port: HeardPort | None, hint: str, refused: str) -> 
     """Return what is known of a port; `refused` is why its frames cannot be received."""
     if place.link_layer is LinkLayer.INFINIBAND:
         return Known(unheard="only the subnet manager of InfiniBand knows it: ibnetdiscover asks")
-    if port is None or port.neighbour or not place.interface:
+    if port is None or port.neighbour:
         return Known(port.neighbour if port else None)
-    if refused:
-        return Known(unheard=f"the agent receives no LLDP frames on {place.interface}: {refused}")
     name = place.interface
-    sentences = {
-        Silence.WAITING: "",
-        Silence.SILENT: f"no LLDP frame came to {name} for {port.ttl} s{hint}",
-        Silence.ENDED: f"the switch has ended LLDP on the port of {name}",
-        Silence.DOWN: f"{name} has no carrier",
-        Silence.RESTLESS: f"LLDP frames of {name} contradict each other, or are too many: "
-        f"tcpdump -eni {name} ether proto 0x88cc shows who sends them",
-    }
-    return Known(unheard=sentences[port.silence])
+    if refused:
+        needs = "agents that attach networks have the right, CAP_NET_RAW"
+        return Known(unheard=f"no LLDP frame of {name} can be received ({refused}): {needs}")
+    return Known(unheard=port.silence.format(interface=name, ttl=port.ttl, hint=hint))
 
 
 def firmware_hint(place: PortPlace, flags: Mapping[str, bool]) -> str:

@@ -27,7 +27,8 @@ def document(
     number), switchdev (its function has representors), ``seat`` (see below; of a soft device that
     of its interface), ``ports`` (number, state, physicalState, linkLayer, rateGbps, netdev, bond,
     lid, smLid, pkey (hexadecimal), representor (it is of a function behind the card's switch),
-    ``gids``: index, value, type, netdev) and ``charDevices`` (kind, path, major, minor);
+    neighbour (switch and port at the other end of the cable, by LLDP), ``gids``: index, value,
+    type, netdev) and ``charDevices`` (kind, path, major, minor);
     ``functions``, the PCI functions of class 02: pci, numaNode, vendor, device (hexadecimal as in
     sysfs), driver, acpiIndex, physicalFunction and vfIndex (of a virtual one: its card and its
     number on it), ``netdevs`` (name, linkType: ether, infiniband or empty, up, carrier,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from kube_base.frozen import replace
 from kube_rdma.lib.page import Block, Line, Page, PageRow, PageState, PageTable, Sentence, lines_of
 from kube_rdma.model.device import Device, PciAddress, Port, PortState
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
@@ -43,7 +44,8 @@ def devices_page(
 
     RATE is in Gb/s (100G), GIDS counts the used entries of the port's table, NETDEV names the bond
     of an interface in parentheses, PCI how a function is divided or what it is a part of. The
-    reasons against a device stand under it. A `wide` table says more of each device.
+    reasons against a device stand under it. A `wide` table says more of each device. SWITCH is what
+    ports are plugged into, if that is known of any.
     """
     usable = sum(verdict.usable for verdict in verdicts)
     below: Block = (
@@ -57,6 +59,9 @@ def devices_page(
     names = {v.device.pci: v.device.name for v in reversed(verdicts) if v.device.pci}
     rows = tuple(_row(verdict, names, wide=wide) for verdict in verdicts)
     head = (*_COLUMNS, *(_MORE if wide else ()))
+    if any(port.neighbour for verdict in verdicts for port in verdict.device.ports):
+        rows = tuple(map(_with_switches, rows, verdicts))
+        head = (*head, "SWITCH")
     return (PageTable(head, rows, _RIGHT, stated=_USABLE),), below
 
 
@@ -75,6 +80,15 @@ def _row(verdict: Verdict, names: Mapping[PciAddress, str], *, wide: bool) -> Pa
         others = [(*cells, *("" for _ in more)) for cells in others]
     state = PageState.HEALTHY if verdict.usable else PageState.UNHEALTHY
     return PageRow(first, state, tuple(others), verdict.reasons)
+
+
+def _with_switches(row: PageRow, verdict: Verdict) -> PageRow:
+    """Return a row with one more cell for each port, the switch that it is plugged into."""
+    switches = [port.neighbour or _NONE for port in verdict.device.ports] or [_NONE]
+    first, *parts = (
+        (*cells, switch) for cells, switch in zip((row.cells, *row.parts), switches, strict=True)
+    )
+    return replace(row, cells=first, parts=tuple(parts))
 
 
 def _lines(verdict: Verdict, names: Mapping[PciAddress, str]) -> Iterator[tuple[str, ...]]:

@@ -223,6 +223,11 @@ class InstalledAgent(Typed):
     shareLimits is whether agents can have the kernel hold pods to the rdmaLimits of a NodePolicy's
     pool. Agents then write to the node's /sys/fs/cgroup. Not with presets ack, scc and efa.
     """
+    lldp: bool = True
+    """
+    lldp is whether agents that attach networks receive LLDP on the ports of their pools, and report
+    which switch port each is plugged into. See docs/nodes.md.
+    """
     startup_taint: bool = False
     """
     startupTaint is whether an agent removes the taint kube-rdma.io/starting:NoSchedule from its

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.kernel.ethtool import read_statistics
+from kube_rdma.adapters.kernel.ethtool import read_private_flags, read_statistics
 from tests.unit.adapters.kernel.pod.test_namespaces import needs_root
 
 SETS, STRINGS, NUMBERS = 0x37, 0x1B, 0x1D
@@ -92,3 +92,37 @@ def test_a_veth_of_this_kernel_tells_the_index_of_its_peer():
     argv = ["unshare", "--net", "sh", "-c", words, script]
     printed = subprocess.run(argv, check=True, stdout=subprocess.PIPE).stdout
     assert json.loads(printed)["peer_ifindex"] > 1
+
+
+FLAGS = 0x27
+
+
+def driver(flags):
+    """A driver with these private flags, each on or off."""
+
+    def ask(interface, message):
+        (command,) = struct.unpack_from("=I", message)
+        if command == SETS:
+            assert struct.unpack_from("=Q", message, 8) == (1 << 2,)
+            return struct.pack("=IIQI", SETS, 0, bool(flags) << 2, len(flags))
+        if command == STRINGS:
+            assert struct.unpack_from("=II", message) == (STRINGS, 2)
+            body = b"".join(name.encode().ljust(32, b"\0") for name in flags)
+            return (struct.pack("=III", STRINGS, 2, len(flags)) + body).ljust(len(message), b"\0")
+        bits = sum(on << number for number, on in enumerate(flags.values()))
+        return struct.pack("=II", FLAGS, bits)
+
+    return ask
+
+
+@given(st.dictionaries(NAMES, st.booleans(), max_size=32))
+def test_every_private_flag_is_on_or_off(flags):
+    assert read_private_flags("eth0", driver(flags)) == flags
+
+
+def test_a_driver_without_private_flags_has_none():
+    def ask(interface, message):
+        raise OSError(95, "Operation not supported")
+
+    assert read_private_flags("eth0", ask) == {}
+    assert read_private_flags("lo") == {}

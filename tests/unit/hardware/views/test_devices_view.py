@@ -144,6 +144,7 @@ GOLDEN_DOCUMENT = {
                     "smLid": None,
                     "pkey": None,
                     "representor": False,
+                    "neighbour": None,
                     "gids": [
                         {
                             "index": 3,
@@ -325,3 +326,19 @@ def test_the_document_has_every_field_of_the_model(kind):
         CharDevice: device["charDevices"][0],
     }
     assert {*map(camel_case, kind.__struct_fields__)} <= values[kind].keys()
+
+
+def test_the_switch_of_a_port_has_a_column_where_one_is_known():
+    survey = SURVEY.with_neighbours({("mlx5_0", 1): "leaf-1 Ethernet1/1"})
+    verdicts = tuple(
+        replace(verdict, device=device)
+        for verdict, device in zip(VERDICTS, survey.devices, strict=True)
+    )
+    head, first, second, bare, *_ = page_text(devices_page(verdicts, survey), 120).splitlines()
+    assert head.endswith("USABLE  SWITCH")
+    assert first.endswith("yes     leaf-1 Ethernet1/1")
+    assert second.endswith("0          -")
+    assert bare.endswith("no      -")
+    assert "SWITCH" not in page_text(devices_page(VERDICTS, SURVEY), 120)
+    ports = document(verdicts, survey)["devices"][0]["ports"]
+    assert [port["neighbour"] for port in ports] == ["leaf-1 Ethernet1/1", None]
