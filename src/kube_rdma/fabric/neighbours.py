@@ -59,7 +59,7 @@ class Neighbours:
     ) -> None:
         self.changed: Callable[[], None] = lambda: None
         self._opened, self._flags, self._keep = opened, flags, keep
-        self._kept: PortNeighbours = {}
+        self._kept: PortNeighbours | None = None  # not known: an agent before may have left some
         self._places: Mapping[PortKey, PortPlace] = {}
         self._listeners: dict[str, _Listener] = {}
         self._told: Mapping[PortKey, Known] = {}
@@ -104,6 +104,8 @@ class Neighbours:
                 socket.close()
             if self._timer:
                 self._timer.cancel()
+            with contained("neighbours kept"):
+                self._keep({})
 
     def _meet(self, name: str, place: PortPlace, *, here: bool) -> None:
         """Bring an interface to where the look has found it."""
