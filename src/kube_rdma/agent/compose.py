@@ -193,10 +193,8 @@ async def _with_node(
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes, Pods
-    from kube_rdma.adapters.files.neighbours import FILE, write_neighbours
     from kube_rdma.agent.node.report import NodePolicies
     from kube_rdma.claims.publisher import ClaimedGpus
-    from kube_rdma.fabric.neighbours import Neighbours
     from kube_rdma.pools.kind import NODE_POLICY
 
     assert options.node
@@ -219,6 +217,9 @@ async def _with_node(
         policies=NodePolicies(partial(cluster.watch, NODE_POLICY)),
     )
     if not options.no_lldp:
+        from kube_rdma.adapters.files.neighbours import FILE, write_neighbours
+        from kube_rdma.fabric.neighbours import Neighbours
+
         file = options.socket.with_name(FILE.name)
         keep = partial(write_neighbours, file=file) if options.networks else lambda _: None
         needs = replace(needs, neighbours=Neighbours(keep=keep))

@@ -19,9 +19,10 @@ from kube_rdma.adapters.files.neighbours import PortNeighbours
 from kube_rdma.adapters.kernel.ethtool import read_private_flags
 from kube_rdma.adapters.kernel.lldp import LldpSocket
 from kube_rdma.fabric.rules import lldp
-from kube_rdma.fabric.rules.lldp import HeardPort, Known, PortKey, PortPlace
+from kube_rdma.fabric.rules.lldp import HeardPort, PortPlace
 from kube_rdma.model.device import LinkLayer
 from kube_rdma.model.pools import Pool
+from kube_rdma.model.reports import KnownNeighbour, PortKey
 from kube_rdma.model.survey import Survey
 
 
@@ -62,12 +63,12 @@ class Neighbours:
         self._kept: PortNeighbours | None = None  # not known: an agent before may have left some
         self._places: Mapping[PortKey, PortPlace] = {}
         self._listeners: dict[str, _Listener] = {}
-        self._told: Mapping[PortKey, Known] = {}
+        self._told: Mapping[PortKey, KnownNeighbour] = {}
         self._closing: list[LldpSocket] = []
         self._woken = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
-    def look(self, pools: Sequence[Pool], survey: Survey) -> Mapping[PortKey, Known]:
+    def look(self, pools: Sequence[Pool], survey: Survey) -> Mapping[PortKey, KnownNeighbour]:
         """Note where the ports of pools are now; return what is known of each."""
         cards = [card for pool in pools for card in pool.cards]
         here = survey.interfaces
@@ -117,7 +118,7 @@ class Neighbours:
         if one.socket and not (here and one.socket.interface == name):
             self._end(one)
 
-    def _known(self) -> Mapping[PortKey, Known]:
+    def _known(self) -> Mapping[PortKey, KnownNeighbour]:
         found = {}
         for key, place in self._places.items():
             one = self._listeners.get(place.interface or "")

@@ -43,6 +43,17 @@ class ReportedNeighbour(kubernetes.SparsePart):
         return f"{self.switch} {self.port}"
 
 
+PortKey = tuple[CardId, str, int]
+"""The card, RDMA device and number of a port."""
+
+
+class KnownNeighbour(Frozen):
+    """All that an agent knows of a port's neighbour; `unheard` says why there is none."""
+
+    neighbour: ReportedNeighbour | None = None
+    unheard: str = ""
+
+
 class ReportedPort(kubernetes.SparsePart):
     """A port of an RDMA device."""
 

@@ -25,7 +25,7 @@ from kube_rdma.cli.main import main
 
 main()
 """
-OF_AGENT = "migrate,explain,doctor,verify,resources,admission,operator"
+OF_AGENT = "migrate,explain,doctor,verify,resources,admission,operator,fabric"
 OF_CONTROLLER = "migrate,explain,doctor,resources"
 OF_DEVICES = (
     "controller,verify,agent,explain,doctor,resources,admission,claims,migrate,reports,operator,"
@@ -42,7 +42,7 @@ async def start(absent, *words):
 
 @pytest.mark.parametrize("name", ["agent", "agent_networks"])
 async def test_the_agent_starts(name, tmp_path):
-    process = await start(OF_AGENT, *programs(tmp_path)[name][1:])
+    process = await start(OF_AGENT, *programs(tmp_path)[name][1:], "--no-lldp")
     _, log = await process.communicate()
     assert process.returncode == 3
     assert REFUSED in log.decode()

@@ -16,10 +16,10 @@ from math import inf
 
 from kube_base.frozen import Frozen, replace
 from kube_base.plain_text import plain
-from kube_rdma.model.card import Card, CardId, Function
+from kube_rdma.model.card import Card, Function
 from kube_rdma.model.device import Device, LinkLayer, PciAddress, Port
 from kube_rdma.model.kubernetes import cut
-from kube_rdma.model.reports import ReportedNeighbour
+from kube_rdma.model.reports import KnownNeighbour, PortKey, ReportedNeighbour
 
 TTL_SECONDS = 121  # what a switch gives without settings: four times 30 s, and one (9.2.5.22)
 LONGEST_TTL = 3600  # a forged frame must not hold for the 18 hours that it may ask for
@@ -202,9 +202,6 @@ def _restless(now: float) -> HeardPort:
 
 # Places: which interface receives the frames of a port.
 
-PortKey = tuple[CardId, str, int]
-"""The card, RDMA device and number of a port."""
-
 
 class PortPlace(Frozen):
     """The interface that receives the frames for a port; None: the node's namespace has it not."""
@@ -213,13 +210,6 @@ class PortPlace(Frozen):
     interface: str | None = None
     driver: str | None = None
     pci: PciAddress | None = None
-
-
-class Known(Frozen):
-    """All that is known of a port's neighbour; `unheard` says why there is none."""
-
-    neighbour: ReportedNeighbour | None = None
-    unheard: str = ""
 
 
 def places(
@@ -252,17 +242,21 @@ def _place(device: Device, port: Port, functions: Mapping[PciAddress, Function])
 # Sentences.
 
 
-def known(place: PortPlace, port: HeardPort | None, hint: str, refused: str) -> Known:
+def known(place: PortPlace, port: HeardPort | None, hint: str, refused: str) -> KnownNeighbour:
     """Return what is known of a port; `refused` is why its frames cannot be received."""
     if place.link_layer is LinkLayer.INFINIBAND:
-        return Known(unheard="only the subnet manager of InfiniBand knows it: ibnetdiscover asks")
+        return KnownNeighbour(
+            unheard="only the subnet manager of InfiniBand knows it: ibnetdiscover asks"
+        )
     if port is None or port.neighbour:
-        return Known(port.neighbour if port else None)
+        return KnownNeighbour(port.neighbour if port else None)
     name = place.interface
     if refused:
         needs = "agents that attach networks have the right, CAP_NET_RAW"
-        return Known(unheard=f"no LLDP frame of {name} can be received ({refused}): {needs}")
-    return Known(unheard=port.silence.format(interface=name, ttl=port.ttl, hint=hint))
+        return KnownNeighbour(
+            unheard=f"no LLDP frame of {name} can be received ({refused}): {needs}"
+        )
+    return KnownNeighbour(unheard=port.silence.format(interface=name, ttl=port.ttl, hint=hint))
 
 
 def firmware_hint(place: PortPlace, flags: Mapping[str, bool]) -> str:

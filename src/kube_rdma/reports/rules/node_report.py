@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from kube_base.frozen import Frozen
 from kube_base.natural import natural
 from kube_rdma.attach.rules.plan import leads_pod
-from kube_rdma.fabric.rules.lldp import Known, PortKey
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import pools as pool_model
 from kube_rdma.model import reports as model
@@ -29,6 +28,7 @@ from kube_rdma.reports.rules.policies import at_node
 
 MOST_CARDS = 256  # of a report: a node of a thousand functions would fill its object with them
 _REJECTED = 64
+_UNKNOWN = model.KnownNeighbour()
 
 
 class AgentLook(Frozen):
@@ -50,7 +50,7 @@ class AgentLook(Frozen):
     # As the kubelet hears of them; None: as they are.
     served: tuple[pool_model.Pool, ...] | None = None
     metrics: str = ""  # why nobody gets this agent's metrics
-    neighbours: Mapping[PortKey, Known] = {}  # of ports of pools
+    neighbours: Mapping[model.PortKey, model.KnownNeighbour] = {}  # of ports of pools
 
     @property
     def listed(self) -> tuple[pool_model.Pool, ...]:
@@ -151,7 +151,7 @@ def _reported(
         )
         for device in card.devices
         for port in device.own_ports
-        for known in (look.neighbours.get((card.id, device.name, port.number), Known()),)
+        for known in [look.neighbours.get((card.id, device.name, port.number), _UNKNOWN)]
     )
     netdevs = interfaces(card, look.survey.functions)
     uses = [netdev.use for netdev in netdevs if netdev.use]
