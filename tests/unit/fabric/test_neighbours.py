@@ -73,6 +73,9 @@ class World:
         return self.look().get(seat(number).pci)
 
     async def opened(self, *names):
+        """Wait until the agent listens on these interfaces and no other."""
+        found = self.neighbours._listeners
+        await until(lambda: sorted(name for name in found if found[name].socket) == sorted(names))
         await until(lambda: sorted(one.interface for one in self.kernel.sockets) == sorted(names))
 
     async def send(self, interface, sent):

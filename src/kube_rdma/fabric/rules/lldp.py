@@ -1,6 +1,6 @@
 """Decides which switch port a card's port is plugged into, by the LLDP frames that it receives.
 
-    frame ─► announced ─► heard, expired: PortState ─► known: what a NodeReport says of the port
+    frame ─► announced ─► heard, expired: HeardPort ─► known: what a NodeReport says of the port
 
 fabric/neighbours receives the frames, and hands in the time. Whoever can send on the wire can forge
 a frame, so a port remembers one neighbour and one rival, and hears nothing for a while once they
@@ -21,9 +21,9 @@ from kube_rdma.model.device import Device, LinkLayer, PciAddress, Port
 from kube_rdma.model.kubernetes import cut
 from kube_rdma.model.reports import KnownNeighbour, PortKey, ReportedNeighbour
 
-TTL_SECONDS = 121  # what a switch gives without settings: four times 30 s, and one (9.2.5.22)
+TTL_SECONDS = 121  # what a switch gives without settings: four times 30 s, and one
 LONGEST_TTL = 3600  # a forged frame must not hold for the 18 hours that it may ask for
-MOST_TURNS, MOST_FRAMES = 3, 1000  # of a port within TTL_SECONDS; a switch sends one a second (9.1)
+MOST_TURNS, MOST_FRAMES = 3, 1000  # of a port within TTL_SECONDS; a switch sends one a second
 
 _HEAD, _ETHERTYPE = 14, b"\x88\xcc"
 _END, _CHASSIS, _PORT, _TTL, _SYSTEM_NAME, _ONCE = 0, 1, 2, 3, 5, 7  # types of TLVs (table 8-1)
@@ -75,7 +75,7 @@ def _fields(body: bytes) -> Mapping[int, bytes] | None:
 
 
 def _identity(value: bytes, mac: int, address: int) -> str:
-    """Return a chassis or port ID; "" if it has not the length of one (8.5.2.2, 8.5.3.2)."""
+    """Return a chassis or port ID; "" if it has not the length of one."""
     kind, octets = value[:1], value[1:]
     if not 1 <= len(octets) <= 255:
         return ""
@@ -179,7 +179,7 @@ def expired(port: HeardPort, now: float) -> HeardPort:
 
 
 def _is_end(port: HeardPort, frame: Announced) -> bool:
-    """Return whether a frame ends the neighbour; it need not repeat the name (9.1.2.3)."""
+    """Return whether a frame ends the neighbour; it need not repeat the name."""
     ours, theirs = port.neighbour, frame.neighbour
     same = ours and (ours.chassis or ours.switch, ours.port)
     return not frame.ttl and same == (theirs.chassis or theirs.switch, theirs.port)
@@ -271,6 +271,6 @@ def firmware_hint(place: PortPlace, flags: Mapping[str, bool]) -> str:
     if flags.get("disable-fw-lldp") is False:
         return f"{takes} disable-fw-lldp on gives them to the node"
     if place.driver == "mlx5_core":
-        query = f"mstconfig -d {place.pci} query LLDP_NB_RX_MODE_P1"
+        query = f"mstconfig -d {place.pci} query | grep LLDP_NB_RX_MODE"
         return f": LLDP is off at the switch, or the card's firmware takes them, see {query}"
     return ": LLDP may be off at the switch"

@@ -241,7 +241,7 @@ class TestSentences:
             ({"disable-fw-lldp": False}, "i40e", "--set-priv-flags ens1 disable-fw-lldp on"),
             ({"fw-lldp-agent": False}, "ice", "LLDP may be off at the switch"),
             ({"disable-fw-lldp": True}, "i40e", "LLDP may be off at the switch"),
-            ({}, "mlx5_core", "mstconfig -d 0000:81:00.0 query LLDP_NB_RX_MODE_P1"),
+            ({}, "mlx5_core", "mstconfig -d 0000:81:00.0 query | grep LLDP_NB_RX_MODE"),
             ({}, None, "LLDP may be off at the switch"),
         ],
     )
