@@ -13,10 +13,13 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.agent.node import report
 from kube_rdma.agent.node.report import NodeReporter
+from kube_rdma.fabric.neighbours import Neighbours
 from kube_rdma.model.device import PortState
 from kube_rdma.reports.node_keeper import WritePace, pause
 from kube_rdma.reports.node_report import NodeReports
 from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.kernel.lldp import FakeLldp
+from tests.kit.lldp import SWITCH, frame
 from tests.unit.agent.world import NODE_NAME, VKE, World, hard_card, until
 
 CARDS = [hard_card(n) for n in range(4)]
@@ -115,6 +118,34 @@ async def test_a_deleted_or_edited_report_comes_again(world):
         await until(lambda: world.summary.get("healthy") == 4)
         world.server.put(NODE_REPORT, world.stored | {"status": {"agentVersion": "mine"}})
         await until(lambda: world.summary.get("healthy") == 4)
+
+
+async def test_a_switch_port_is_reported_and_a_flood_of_forged_ones_writes_little(world):
+    """The world has four cards with the interfaces eth0 to eth3."""
+    kernel = FakeLldp(f"eth{n}" for n in range(4))
+    doors = replace(world.reporting(), neighbours=Neighbours(kernel.opened, lambda _: {}))
+
+    def port(number):
+        return world.status["cards"][number]["ports"][0]
+
+    async with world.serving(doors):
+        await until(lambda: len(kernel.sockets) == 4 and world.summary.get("healthy") == 4)
+        kernel.send("eth0", frame())
+        await until(lambda: "neighbour" in port(0))
+        assert port(0)["neighbour"] == {
+            "switch": "leaf-1",
+            "port": "Ethernet1/1",
+            "chassis": SWITCH.hex(":"),
+        }
+        assert "unheard" not in port(0) | port(1)
+        writes = world.writes
+        for number in range(4096):
+            kernel.send("eth1", frame(f"leaf-{number}"))
+            if number % 16 == 0:
+                await asyncio.sleep(0)
+        await until(lambda: "contradict each other" in port(1).get("unheard", ""))
+        await world.again(3)
+        assert world.writes - writes <= 4
 
 
 class Lists(NodeReports):
