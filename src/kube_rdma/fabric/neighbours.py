@@ -41,7 +41,7 @@ class _Listener:
     @property
     def is_wanted(self) -> bool:
         """Return whether a socket is to be opened."""
-        is_deaf = self.port.silence is lldp.Silence.RESTLESS
+        is_deaf = self.port.unheard is lldp.Unheard.RESTLESS
         return self.here and not (self.socket or self.tried or is_deaf)
 
 
@@ -135,7 +135,7 @@ class Neighbours:
                 one.port = lldp.expired(one.port, now)
                 one.hint = lldp.firmware_hint(one.place, flags)
         for one in self._listeners.values():
-            if one.port.silence is lldp.Silence.RESTLESS:
+            if one.port.unheard is lldp.Unheard.RESTLESS:
                 self._end(one)
 
     async def _open(self) -> None:
@@ -175,7 +175,7 @@ class Neighbours:
             return
         before = one.port
         one.port = lldp.heard(before, lldp.announced(frame), _now())
-        if (before.neighbour, before.silence) != (one.port.neighbour, one.port.silence):
+        if (before.neighbour, before.unheard) != (one.port.neighbour, one.port.unheard):
             self._woken.set()
         self._arm()
 

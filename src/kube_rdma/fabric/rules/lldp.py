@@ -98,7 +98,7 @@ def _text(octets: bytes) -> str:
 # Ports: what follows from one frame after another.
 
 
-class Silence(StrEnum):
+class Unheard(StrEnum):
     """The reasons why a port has no neighbour, as sentences of a NodeReport."""
 
     WAITING = ""  # the next frame may still come
@@ -119,7 +119,7 @@ class HeardPort(Frozen):
     until: float
     since: float
     neighbour: ReportedNeighbour | None = None
-    silence: Silence = Silence.WAITING
+    unheard: Unheard = Unheard.WAITING
     rival: ReportedNeighbour | None = None  # another one that was heard after the neighbour
     ttl: int = TTL_SECONDS
     turns: int = 0
@@ -138,7 +138,7 @@ def away(port: HeardPort) -> HeardPort:
 
 def present(port: HeardPort, now: float) -> HeardPort:
     """Return a port whose interface the node has; one that is back from a pod has time to hear."""
-    is_back = port.until == inf and port.silence in (Silence.WAITING, Silence.RESTLESS)
+    is_back = port.until == inf and port.unheard in (Unheard.WAITING, Unheard.RESTLESS)
     return replace(port, until=now + TTL_SECONDS) if is_back else port
 
 
@@ -147,7 +147,7 @@ def heard(port: HeardPort, frame: Announced | None, now: float) -> HeardPort:
 
     A new neighbour replaces an old one with its second frame, if the old one is silent meanwhile.
     """
-    if port.silence is Silence.RESTLESS:
+    if port.unheard is Unheard.RESTLESS:
         return port
     if now - port.since > TTL_SECONDS:
         port = replace(port, since=now, turns=0, frames=0)
@@ -158,11 +158,11 @@ def heard(port: HeardPort, frame: Announced | None, now: float) -> HeardPort:
         return port
     ours = frame.neighbour == port.neighbour or _is_end(port, frame)
     if not frame.ttl:
-        return _without(port, Silence.ENDED, now) if ours else port
+        return _without(port, Unheard.ENDED, now) if ours else port
     ttl = min(frame.ttl, LONGEST_TTL)
     told = replace(port, ttl=ttl, until=now + ttl, neighbour=frame.neighbour, rival=None)
     if port.neighbour is None:
-        return replace(told, silence=Silence.WAITING)
+        return replace(told, unheard=Unheard.WAITING)
     if ours:
         return told if port.rival is None else _turned(told, now)
     if frame.neighbour == port.rival:
@@ -173,9 +173,9 @@ def heard(port: HeardPort, frame: Announced | None, now: float) -> HeardPort:
 
 def expired(port: HeardPort, now: float) -> HeardPort:
     """Return a port at the end of its time `until`."""
-    if port.silence is Silence.RESTLESS:
+    if port.unheard is Unheard.RESTLESS:
         return listening(now)
-    return _without(port, Silence.SILENT, now)
+    return _without(port, Unheard.SILENT, now)
 
 
 def _is_end(port: HeardPort, frame: Announced) -> bool:
@@ -185,8 +185,8 @@ def _is_end(port: HeardPort, frame: Announced) -> bool:
     return not frame.ttl and same == (theirs.chassis or theirs.switch, theirs.port)
 
 
-def _without(port: HeardPort, why: Silence, now: float) -> HeardPort:
-    left = replace(port, until=inf, neighbour=None, rival=None, silence=why)
+def _without(port: HeardPort, why: Unheard, now: float) -> HeardPort:
+    left = replace(port, until=inf, neighbour=None, rival=None, unheard=why)
     return left if port.neighbour is None else _turned(left, now)
 
 
@@ -197,7 +197,7 @@ def _turned(port: HeardPort, now: float) -> HeardPort:
 
 
 def _restless(now: float) -> HeardPort:
-    return HeardPort(now + TTL_SECONDS, now, silence=Silence.RESTLESS)
+    return HeardPort(now + TTL_SECONDS, now, unheard=Unheard.RESTLESS)
 
 
 # Places: which interface receives the frames of a port.
@@ -256,7 +256,7 @@ def known(place: PortPlace, port: HeardPort | None, hint: str, refused: str) -> 
         return KnownNeighbour(
             unheard=f"no LLDP frame of {name} can be received ({refused}): {needs}"
         )
-    return KnownNeighbour(unheard=port.silence.format(interface=name, ttl=port.ttl, hint=hint))
+    return KnownNeighbour(unheard=port.unheard.format(interface=name, ttl=port.ttl, hint=hint))
 
 
 def firmware_hint(place: PortPlace, flags: Mapping[str, bool]) -> str:

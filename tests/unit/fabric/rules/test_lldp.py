@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.fabric.rules import lldp
-from kube_rdma.fabric.rules.lldp import MOST_FRAMES, TTL_SECONDS, Announced, Silence, announced
+from kube_rdma.fabric.rules.lldp import MOST_FRAMES, TTL_SECONDS, Announced, Unheard, announced
 from kube_rdma.model.device import LinkLayer
 from kube_rdma.model.reports import ReportedNeighbour
 from tests.kit.lldp import ADDRESS, LOCAL, SWITCH, frame, head, tlv
@@ -108,18 +108,18 @@ class TestPorts:
 
     def test_a_neighbour_that_falls_silent_is_over(self):
         port = lldp.expired(after(A), 121)
-        assert (port.neighbour, port.silence, port.ttl) == (None, Silence.SILENT, 120)
+        assert (port.neighbour, port.unheard, port.ttl) == (None, Unheard.SILENT, 120)
         assert port.until == inf
 
     def test_a_port_on_which_nobody_speaks_is_silent_after_the_usual_time(self):
         port = lldp.listening(5)
         assert port.until == 5 + TTL_SECONDS
-        assert lldp.expired(port, port.until).silence is Silence.SILENT
+        assert lldp.expired(port, port.until).unheard is Unheard.SILENT
 
     def test_a_switch_that_ends_lldp_is_over_at_once_and_may_leave_out_its_name(self):
         end = Announced(ReportedNeighbour("id-a", "1"), 0)
         port = after(A, end)
-        assert (port.neighbour, port.silence) == (None, Silence.ENDED)
+        assert (port.neighbour, port.unheard) == (None, Unheard.ENDED)
         assert after(A, end, A).neighbour == A.neighbour
 
     def test_the_end_of_another_switch_says_nothing(self):
@@ -133,33 +133,33 @@ class TestPorts:
 
     def test_one_forged_frame_changes_nothing(self):
         port = after(A, B, A, every=30)
-        assert (port.neighbour, port.silence) == (A.neighbour, Silence.WAITING)
+        assert (port.neighbour, port.unheard) == (A.neighbour, Unheard.WAITING)
 
     def test_two_switches_on_one_port_are_not_told_apart_but_named_as_a_fault(self):
         port = after(*(A, B) * 4, every=15)
-        assert (port.neighbour, port.silence) == (None, Silence.RESTLESS)
+        assert (port.neighbour, port.unheard) == (None, Unheard.RESTLESS)
 
     def test_a_new_switch_every_second_is_a_fault(self):
         flood = [Announced(ReportedNeighbour(f"leaf-{n}", "1"), 65535) for n in range(4096)]
         port = after(*flood[:5])
-        assert port.silence is Silence.RESTLESS
-        assert after(*flood, every=0.01).silence is Silence.RESTLESS
+        assert port.unheard is Unheard.RESTLESS
+        assert after(*flood, every=0.01).unheard is Unheard.RESTLESS
 
     def test_a_switch_that_comes_and_goes_is_a_fault(self):
         end = Announced(A.neighbour, 0)
-        assert after(A, end, A, end, A, end).silence is Silence.RESTLESS
+        assert after(A, end, A, end, A, end).unheard is Unheard.RESTLESS
         short = Announced(A.neighbour, 1)
-        assert after(*(short,) * 4, every=3).silence is Silence.RESTLESS
+        assert after(*(short,) * 4, every=3).unheard is Unheard.RESTLESS
 
     def test_too_many_frames_are_a_fault_also_when_they_are_alike_or_garbled(self):
         for one in (A, None):
-            assert after(*(one,) * MOST_FRAMES, every=0.01).silence is Silence.WAITING
-            assert after(*(one,) * (MOST_FRAMES + 1), every=0.01).silence is Silence.RESTLESS
+            assert after(*(one,) * MOST_FRAMES, every=0.01).unheard is Unheard.WAITING
+            assert after(*(one,) * (MOST_FRAMES + 1), every=0.01).unheard is Unheard.RESTLESS
         assert after(*(A,) * (MOST_FRAMES + 1), every=1).neighbour == A.neighbour
 
     def test_a_restless_port_is_deaf_for_a_while_and_then_begins_anew(self):
         port = after(A, B, C, A, B, A)
-        assert port.silence is Silence.RESTLESS
+        assert port.unheard is Unheard.RESTLESS
         assert lldp.heard(port, A, port.until - 1) == port
         assert lldp.expired(port, port.until) == lldp.listening(port.until)
 
@@ -192,7 +192,7 @@ class TestPorts:
 
 
 def told_of(port):
-    return port.neighbour, port.silence
+    return port.neighbour, port.unheard
 
 
 class TestPresence:
@@ -206,7 +206,7 @@ class TestPresence:
     @pytest.mark.parametrize("frames", [(), (A,), (A, replace(A, ttl=0)), (A, B, C, A, B, A)])
     def test_whatever_a_port_was_it_is_heard_again_after_a_pod(self, frames):
         port = lldp.present(lldp.away(after(*frames)), 500.0)
-        while port.silence is Silence.RESTLESS:
+        while port.unheard is Unheard.RESTLESS:
             assert port.until < inf
             port = lldp.expired(port, port.until)
         assert lldp.heard(port, A, 700.0).neighbour == A.neighbour
@@ -224,9 +224,9 @@ class TestSentences:
             "networks have the right, CAP_NET_RAW"
         )
 
-    @pytest.mark.parametrize("silence", list(Silence)[1:])
+    @pytest.mark.parametrize("silence", list(Unheard)[1:])
     def test_each_silence_has_a_sentence_that_names_the_interface(self, silence):
-        port = replace(lldp.listening(0), silence=silence)
+        port = replace(lldp.listening(0), unheard=silence)
         assert "ens1" in lldp.known(self.ETHERNET, port, "", "").unheard
 
     def test_who_has_a_neighbour_or_may_still_hear_one_has_no_sentence(self):
