@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from ipaddress import ip_address
 from math import inf
 
@@ -42,6 +43,7 @@ class Announced(Frozen):
     ttl: int
 
 
+@lru_cache(maxsize=16)  # a switch sends the same frame again and again
 def announced(frame: bytes) -> Announced | None:
     """Return the words of an Ethernet frame; None if it has to be discarded (9.2.7.7)."""
     fields = _fields(frame[_HEAD:]) if frame[12:_HEAD] == _ETHERTYPE else None
