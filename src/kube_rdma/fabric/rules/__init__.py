@@ -1,1 +1,1 @@
-"""Decisions about cables: values in, values out."""
+"""Decides what frames say, which leaves a node is on, and which cable is not where it belongs."""
