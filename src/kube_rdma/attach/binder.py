@@ -339,7 +339,7 @@ class Binder(LateBinding):
         else:
             raise Unavailable(f"{promise.resource} is not advertised on this node now.")
         held = settings.together(promise.held, holdings)
-        cards = {one: share_cards(self._pools, one) for one in held if one not in edits}
+        cards = {one: share_cards(self._pools, one) for one in held}
         used = settings.devices_of(held, edits, cards)
         return late_binding.Edits(tuple(sorted(paths)), used=settings.as_asked(used, annotations))
 

@@ -77,8 +77,7 @@ class ClaimSettings:
         cards: Mapping[HeldShare, Sequence[Card]],
         pool: Pool | None,
     ) -> None:
-        others = {one: of for one, of in cards.items() if one not in pod.edits}
-        used = settings.devices_of(cards.keys(), pod.edits, others)
+        used = settings.devices_of(cards.keys(), pod.edits, cards)
         used = settings.as_asked(used, pod.annotations)
         places = tuple(device.place for device in used if device.place)
         topology = settings.topology_file(places, self._topology(places)) if places else ""

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 from xml.etree.ElementTree import Element, SubElement
 
 from kube_base.frozen import replace
@@ -165,25 +166,24 @@ def _gid_index(used: Sequence[UsedDevice]) -> tuple[int | None, str]:
 # The RDMA devices that a container uses, out of all that it holds.
 
 
-def known_devices(cards: Iterable[Card], *, linked: bool = True) -> tuple[UsedDevice, ...]:
-    """Return the ports of usable cards as devices to name in settings, without interfaces.
+def known_devices(cards: Iterable[Card], made: Iterable[UsedDevice] = ()) -> tuple[UsedDevice, ...]:
+    """Return the devices that settings of a container name, each once.
 
-    Without `linked` ports without a link are included.
+    They are what its networks `made`, and the ports of usable `cards` that have a link. If there
+    are none they are all ports of its cards: a card that comes back has a link some moments later,
+    and settings are written once.
     """
-    return tuple(
-        UsedDevice(
-            device.name,
-            port.number,
-            "",
-            infiniband=port.link_layer is LinkLayer.INFINIBAND,
-            place=PlacedNet(device.name, device.seat or card.seat, card.numa_node),
-        )
-        for card in cards
-        if card.usable or not linked
-        for device in card.devices
-        for port in device.own_ports
-        if port.state is PortState.ACTIVE or not linked
-    )
+    linked, every = [*made], []
+    for card in cards:
+        for device in card.devices:
+            place = PlacedNet(device.name, device.seat or card.seat, card.numa_node)
+            for port in device.own_ports:
+                infiniband = port.link_layer is LinkLayer.INFINIBAND
+                used = UsedDevice(device.name, port.number, "", infiniband=infiniband, place=place)
+                every.append(used)
+                if card.usable and port.state is PortState.ACTIVE:
+                    linked.append(used)
+    return tuple(dict.fromkeys(linked or every))
 
 
 def together(held: Collection[HeldShare], holdings: Sequence[Holding]) -> frozenset[HeldShare]:
@@ -200,42 +200,20 @@ def together(held: Collection[HeldShare], holdings: Sequence[Holding]) -> frozen
     return frozenset(wanted.union(*(each for each in by_container.values() if each & wanted)))
 
 
-def used_devices(
-    held: Collection[HeldShare],
-    edits: Mapping[HeldShare, Edits],
-    card_devices: Mapping[HeldShare, Sequence[UsedDevice]],
-) -> tuple[UsedDevice, ...]:
-    """Return the RDMA devices of these shares, each once, sorted by resource and share.
-
-    `edits` hold by share what networks made; a resource that has any is told by these alone, as its
-    device nodes are. `card_devices` are those of a share's cards, for the others.
-    """
-    networked = {resource for resource, share in held if (resource, share) in edits}
-
-    def devices() -> Iterator[UsedDevice]:
-        for share in sorted(held):
-            if share in edits:
-                yield from edits[share].used
-            elif share[0] not in networked:
-                yield from card_devices.get(share, ())
-
-    return tuple(dict.fromkeys(devices()))
-
-
 def devices_of(
     held: Collection[HeldShare],
     edits: Mapping[HeldShare, Edits],
     cards: Mapping[HeldShare, Sequence[Card]],
 ) -> tuple[UsedDevice, ...]:
-    """Return the devices of these shares that have a link; all if none has one.
+    """Return the RDMA devices of these shares: those of networks, then those of cards.
 
-    A card that comes back has a link some moments later, and settings are written once.
+    `edits` hold by share what networks made; a resource that has any is told by these alone, as its
+    device nodes are.
     """
-    for linked in (True, False):
-        known = {one: known_devices(of, linked=linked) for one, of in cards.items()}
-        if used := used_devices(held, edits, known):
-            return used
-    return ()
+    networked = {resource for resource, share in held if (resource, share) in edits}
+    made = [used for one in sorted(held) if one in edits for used in edits[one].used]
+    others = (cards.get(one, ()) for one in sorted(held) if one[0] not in networked)
+    return known_devices(chain.from_iterable(others), made)
 
 
 # The way of the settings into a container.

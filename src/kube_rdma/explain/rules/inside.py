@@ -249,7 +249,7 @@ def _used_by_container(
     for container in dict.fromkeys(one.container for one in late):
         shares = [one for one in late if one.container == container]
         held = {one.held for one in shares}
-        used_here: list[UsedDevice] = []
+        made: list[UsedDevice] = []
         networked = set()
         for one, nic in pairs:
             if one.held in held:
@@ -257,14 +257,11 @@ def _used_by_container(
                 status = attached.get(one.interface)
                 known = status.rdma_device if status else None
                 names = [known] if known else _names(one, nic, plan)
-                used_here += (_used(one.interface, status, nic, name) for name in names)
+                made += (_used(one.interface, status, nic, name) for name in names)
         others = [card for one in shares if one.resource not in networked for card in one.cards]
-        used_here += rules.known_devices(others)
-        if not used_here:
-            used_here += rules.known_devices(others, linked=False)
         fabric = next((fabrics.get(resource) for resource, _ in sorted(held)), None)
-        if used_here:
-            yield container, tuple(used_here), fabric
+        if used := rules.known_devices(others, made):
+            yield container, used, fabric
 
 
 def _used(

@@ -230,7 +230,6 @@ def test_a_container_finds_each_resource_and_the_script_at_its_place():
 
 A, B = ("rdma/a", "0"), ("rdma/b", "0")
 MADE = UsedDevice("mlx5_0", 1, "net1", gid_index=5)
-OWN, OTHER = UsedDevice("mlx5_0", 1, ""), UsedDevice("mlx5_1", 1, "")
 
 SHARES = st.tuples(st.sampled_from(["rdma/a", "rdma/b"]), st.sampled_from("0123"))
 HOLDINGS = st.lists(
@@ -264,23 +263,25 @@ def test_together_are_the_shares_of_the_same_containers(held, holdings):
 
 
 def test_devices_of_two_resources_are_told_together():
-    edits = {A: Edits(used=(MADE,))}
-    assert settings.used_devices({A, B}, edits, {B: (OTHER,)}) == (MADE, OTHER)
+    one = card(1)
+    assert settings.devices_of({A, B}, {A: Edits(used=(MADE,))}, {B: (one,)}) == (
+        MADE,
+        *settings.known_devices([one]),
+    )
 
 
 def test_a_resource_with_a_network_is_told_by_it_alone():
     """Its container can open no other device of the resource either."""
     second = ("rdma/a", "1")
-    edits = {A: Edits(used=(MADE,))}
-    assert settings.used_devices({A, second}, edits, {second: (OWN, OTHER)}) == (MADE,)
+    cards = {A: (card(1),), second: (card(1), card(2))}
+    assert settings.devices_of({A, second}, {A: Edits(used=(MADE,))}, cards) == (MADE,)
 
 
 def test_a_device_of_many_shares_is_told_once():
-    second = ("rdma/a", "1")
-    assert settings.used_devices({A, second}, {}, {A: (OWN, OTHER), second: (OWN, OTHER)}) == (
-        OWN,
-        OTHER,
-    )
+    both_cards = card(1), card(2)
+    cards = {A: both_cards, ("rdma/a", "1"): both_cards}
+    names = [each.name for each in settings.devices_of(cards.keys(), {}, cards)]
+    assert names == [one.devices[0].name for one in both_cards]
 
 
 def test_known_are_ports_with_a_link_of_cards_that_can_be_used():
@@ -307,6 +308,7 @@ def test_a_card_without_a_link_is_told_where_no_other_has_one():
     assert [each.name for each in told] == [names[well]]
     told = settings.devices_of({A}, {}, {A: (ill,)})
     assert [each.name for each in told] == [names[ill]]
+    assert told == settings.known_devices([ill]), "what Allocate gives has the same rule"
     assert settings.devices_of({A, B}, {B: Edits(used=(MADE,))}, {A: (ill,)}) == (MADE,)
 
 
