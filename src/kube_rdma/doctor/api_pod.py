@@ -8,7 +8,7 @@ itself. rules/waiting chooses among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from kube_base.errors import Refused
@@ -16,11 +16,12 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import FullPod, FullPodStatus, status_of
 from kube_rdma.admission.cluster import whole_pod
 from kube_rdma.admission.rules.findings import findings
+from kube_rdma.admission.rules.shares import with_shares
 from kube_rdma.attach.documents import network_status
 from kube_rdma.doctor.cluster import present
 from kube_rdma.doctor.rules.waiting import telling, text_of
 from kube_rdma.model import doctor as model
-from kube_rdma.model.admission import ContainerRole, PodTemplate
+from kube_rdma.model.admission import USUAL, ContainerRole, PodTemplate
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.reports.cluster import events_of
 
@@ -29,17 +30,20 @@ _MOST = 200  # Events of one pod, or of all objects of a kind in its namespace
 _UNBOUND = "unbound immediate PersistentVolumeClaims"
 
 
-async def pod_by_api(cluster: Cluster, pod: PodName) -> tuple[model.ObservedPod, FullPod]:
+async def pod_by_api(
+    cluster: Cluster, pod: PodName, resources: Iterable[str] = ()
+) -> tuple[model.ObservedPod, FullPod]:
     """Read a pod from the API server; return what the doctor sees of it, and the whole object.
 
-    Raise NoSuchPod (a Refused) where the API server has no such pod.
+    `resources` are those of the pools of its node. Raise NoSuchPod (a Refused) where the API server
+    has no such pod.
     """
     template, whole = present(await whole_pod(cluster, pod.namespace, pod.name), pod)
-    return await observed_pod(cluster, template, whole), whole
+    return await observed_pod(cluster, template, whole, resources), whole
 
 
 async def observed_pod(
-    cluster: Cluster, template: PodTemplate, whole: FullPod
+    cluster: Cluster, template: PodTemplate, whole: FullPod, resources: Iterable[str] = ()
 ) -> model.ObservedPod:
     """Return what a Pod object tells the doctor; of a waiting pod, also the reason from Events."""
     pod = PodName(template.namespace, template.name)
@@ -56,7 +60,7 @@ async def observed_pod(
         host_network=template.host_network,
         networks=tuple(f"{one.namespace}/{one.network}" for one in asks),
         attached=tuple(network_status.address_uses(str(pod), status)),
-        findings=findings(template),
+        findings=findings(template, settings=with_shares(USUAL, resources)),
         containers=tuple(
             model.ObservedContainer(
                 one.name,

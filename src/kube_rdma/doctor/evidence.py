@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from kube_base.errors import KubeError, Refused, Unavailable
@@ -69,7 +70,8 @@ async def observe(places: DoctorPlaces, opener: OpenCluster) -> model.Observatio
     survey = with_uses(take_survey())  # the agent spares cards that the node uses
     seen = model.Observation(places.node, survey=survey)
     seen = of_cards(seen, reader, places.config, lambda: applied_pools(places.state).specs)
-    by_cluster = asyncio.create_task(_of_cluster(places, opener, reader))
+    resources = [one.resource for one in seen.specs or ()]
+    by_cluster = asyncio.create_task(_of_cluster(places, opener, reader, resources))
     seen = await _of_this_machine(seen, survey, places, reader)
     part = await by_cluster
     assert seen.versions is not None
@@ -105,9 +107,11 @@ def applied_pools(state: Path) -> AppliedPools:
 
 
 async def _of_cluster(
-    places: DoctorPlaces, opener: OpenCluster, reader: PartReader
+    places: DoctorPlaces, opener: OpenCluster, reader: PartReader, resources: Iterable[str]
 ) -> model.Observation:
     """Return an Observation of what the API server tells of the node and the pod.
+
+    `resources` are those of the node's pools.
 
     Raise NoSuchPod where the pod that is asked about does not exist. A pod that may not be read
     hides no check that needs no API server.
@@ -120,6 +124,7 @@ async def _of_cluster(
                     cluster,
                     places.pod,
                     reader,
+                    resources,
                     host=places.host,
                     state=places.state,
                     runtime=places.runtime_socket or find_socket(),

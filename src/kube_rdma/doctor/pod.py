@@ -157,13 +157,21 @@ def with_namespace(seen: model.ObservedPod, namespace: Path) -> model.ObservedPo
 
 
 async def pod_here(
-    cluster: Cluster, pod: PodName, reader: PartReader, *, host: Path, state: Path, runtime: Path
+    cluster: Cluster,
+    pod: PodName,
+    reader: PartReader,
+    resources: Iterable[str] = (),
+    *,
+    host: Path,
+    state: Path,
+    runtime: Path,
 ) -> model.ObservedPod:
     """Return a pod of this node, seen through API server, /proc, container runtime and journal.
 
-    `host` is the root of the node, `state` the agent's folder, `runtime` the socket of the CRI.
+    `resources` are those of the node's pools, `host` is the root of the node, `state` the agent's
+    folder, `runtime` the socket of the CRI.
     """
-    seen, whole = await pod_by_api(cluster, pod)
+    seen, whole = await pod_by_api(cluster, pod, resources)
     uid = containers.uid_of(whole)
     limits = reader.part("pod.limits", lambda: observed_limits(host, uid))
 

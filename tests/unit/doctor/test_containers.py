@@ -4,6 +4,7 @@ The agent may read the limits and rights of a process there, and neither its var
 files: those are made unreadable here for root, too.
 """
 
+import json
 from contextlib import asynccontextmanager
 
 import pytest
@@ -53,11 +54,11 @@ def host(tmp_path):
     return tmp_path / "host"
 
 
-def pod(added=()):
+def pod(added=(), resource="rdma/hca"):
     """A static pod, whose uid in the cgroups is not that of the API server."""
     container = {
         "name": "main",
-        "resources": {"limits": {"rdma/hca": "1"}},
+        "resources": {"limits": {resource: "1"}},
         "securityContext": {"capabilities": {"add": list(added)}},
     }
     status = {"name": "main", "containerID": f"containerd://{IDENTITY}"}
@@ -76,7 +77,7 @@ async def runtime(tmp_path_factory):
         yield path, made
 
 
-async def seen_from_an_agent(tmp_path, host, socket, document):
+async def seen_from_an_agent(tmp_path, host, socket, document, config=None):
     """What the doctor in the agent's container comes to."""
     server = FakeServer(KINDS)
     server.put(POD, document)
@@ -91,6 +92,7 @@ async def seen_from_an_agent(tmp_path, host, socket, document):
         kubelet_root=tmp_path / "kubelet",
         runtime_socket=socket,
         state=tmp_path / "state",
+        config=config,
         pod=PodName("default", "train"),
     )
     return await observe(places, opener)
@@ -110,6 +112,23 @@ async def test_locked_memory_is_judged_from_an_agents_container(
     assert container.nodes == ("/dev/infiniband/uverbs0",)
     assert container.variables == (("NCCL_IB_GID_INDEX", "3"), ("UCX_TLS", "rc"))
     assert code in {one.code for one in diagnose(seen).findings}
+
+
+@pytest.mark.parametrize("configured", [True, False])
+async def test_a_pod_with_a_share_of_the_nodes_pool_is_judged_whatever_its_name(
+    tmp_path, host, runtime, configured
+):
+    """Preset efa has none of the usual names."""
+    resource = "vpc.amazonaws.com/efa"
+    kind = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "NodePolicy", "metadata": {"name": "a"}}
+    policy = {**kind, "spec": {"pools": [{"resource": resource, "mode": "exclusive"}]}}
+    config = tmp_path / "policy.json"
+    config.write_text(json.dumps(policy))
+    document = pod(["IPC_LOCK"], resource)
+    document["spec"]["containers"][0]["securityContext"]["runAsUser"] = 1000
+    place = config if configured else None
+    seen = await seen_from_an_agent(tmp_path, host, runtime[0], document, place)
+    assert [one.code for one in seen.pod.findings] == ["inert-lock"] * configured
 
 
 async def test_without_the_runtimes_word_limits_are_judged_all_the_same(tmp_path, host, runtime):

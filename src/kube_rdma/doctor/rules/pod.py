@@ -11,7 +11,7 @@ from shlex import quote
 
 from kube_base.frozen import replace
 from kube_rdma.admission.rules import variables
-from kube_rdma.admission.rules.shares import is_shared, matches
+from kube_rdma.admission.rules.shares import is_shared, matches, with_shares
 from kube_rdma.attach.rules.requests import ANNOTATION
 from kube_rdma.doctor.rules import claimed_cards
 from kube_rdma.doctor.rules.check import Check, interfaces_of, part_of, unrouted
@@ -38,21 +38,21 @@ _POOL = "IPPool "
 # Which containers of a pod hold RDMA cards, by shares or by claims, and which devices they have.
 
 
-def is_share(resource: str) -> bool:
-    """Return whether a resource is one of shares of RDMA cards, by its usual names."""
-    return matches(resource, USUAL.shares)
+def is_share(seen: doctor.Observation, resource: str) -> bool:
+    """Return whether a resource is one of shares of RDMA cards: a usual name, or of a pool."""
+    return matches(resource, with_shares(USUAL, (one.resource for one in seen.specs or ())).shares)
 
 
-def has_share(container: doctor.ObservedContainer) -> bool:
+def has_share(seen: doctor.Observation, container: doctor.ObservedContainer) -> bool:
     """Return whether a container asks for a resource of shares of RDMA cards."""
-    return any(is_share(resource) for resource, _ in container.asks)
+    return any(is_share(seen, resource) for resource, _ in container.asks)
 
 
 def sharing(seen: doctor.Observation) -> list[doctor.ObservedContainer]:
     """Return the pod's containers that hold RDMA cards, by shares or by claims."""
     by_claim = {one.container for one in pod_cards(seen)}
     every = (seen.pod.containers or ()) if seen.pod else ()
-    return [one for one in every if has_share(one) or one.name in by_claim]
+    return [one for one in every if has_share(seen, one) or one.name in by_claim]
 
 
 def devices_of(seen: doctor.Observation) -> Iterator[tuple[doctor.ObservedContainer, Device]]:
@@ -277,7 +277,7 @@ def _fewer_networks(seen: doctor.Observation) -> Iterator[Finding]:
     """
     pod, devices = _pod(seen), seen.survey.devices if seen.survey else ()
     shared = {spec.resource for spec in seen.specs or () if is_shared(spec)}
-    asks = [ask for one in sharing(seen) for ask in one.asks if is_share(ask[0])]
+    asks = [ask for one in sharing(seen) for ask in one.asks if is_share(seen, ask[0])]
     shares, networks = sum(count for _, count in asks), len(pod.networks)
     is_sure = all(map(_of_ethernet, devices)) and shared.issuperset(dict(asks))
     if is_sure and pod.phase == _RUNNING and not pod.host_network and networks < shares:
@@ -293,7 +293,7 @@ def _fewer_networks(seen: doctor.Observation) -> Iterator[Finding]:
 def _overlay(seen: doctor.Observation) -> Iterator[Finding]:
     """`rping`, `ib_write_bw -R` and UCX's rdmacm fail; `ib_write_bw` without -R may work."""
     pod = _pod(seen)
-    devices = [(owner, device) for owner, device in devices_of(seen) if has_share(owner)]
+    devices = [(owner, device) for owner, device in devices_of(seen) if has_share(seen, owner)]
     holding = [owner for owner, device in devices if _of_ethernet(device)]
     if pod.host_network or not holding or any(link.addresses for link in _rails(pod)):
         return
@@ -438,7 +438,7 @@ def _numa(seen: doctor.Observation) -> Iterator[Finding]:
     names = [*(one.container for one in held), *(card.container for card in by_claims)]
     for name in dict.fromkeys(names):
         mine = [one for one in held if one.container == name]
-        cards = {n for o in mine if is_share(o.resource) for n in o.numa_nodes}
+        cards = {n for o in mine if is_share(seen, o.resource) for n in o.numa_nodes}
         devices = (one.device for one in by_claims if one.container == name)
         cards |= {one.numa_node for one in devices if one and one.numa_node is not None}
         gpus = {n for o in mine if matches(o.resource, USUAL.gpus) for n in o.numa_nodes}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from kube_base.frozen import replace
-from kube_rdma.admission.rules.shares import asked
+from kube_rdma.admission.rules.shares import asked, offered, with_shares
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.attach.rules.plan import leads_pod
 from kube_rdma.doctor.rules.waiting import waits_for
@@ -22,7 +22,7 @@ from kube_rdma.explain.rules.nodes import no_node, unfit
 from kube_rdma.explain.rules.planning import PodPlan, is_unplannable, judged, planned, unreported
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import explain as model
-from kube_rdma.model.admission import USUAL, PodTemplate
+from kube_rdma.model.admission import USUAL, AdmissionFacts, PodTemplate
 from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import Network, NetworkKind
 from kube_rdma.model.finding import Finding, Severity, Stage
@@ -183,7 +183,8 @@ def _notes(
     for hidden in evidence.not_seen:
         yield f"Not seen: {hidden.part}, for {hidden.why}"
     if basis and basis.reported:
-        asks = dict.fromkeys(ask.resource for _, ask in asked(evidence.template, USUAL.shares))
+        shares = with_shares(USUAL, offered(AdmissionFacts(networks=evidence.networks))).shares
+        asks = dict.fromkeys(ask.resource for _, ask in asked(evidence.template, shares))
         # Such as those of another plugin, which has no report.
         if others := [name for name in asks if name not in basis.by_resource]:
             why = f"No agent reports a pool of {listed(others)} on {basis.name}"

@@ -12,6 +12,7 @@ from tests.unit.doctor.rules.healthy import (
     CONTAINER,
     HEALTHY,
     POD,
+    SPEC,
     WITH_POD,
     with_container,
     with_pod,
@@ -55,6 +56,13 @@ def test_a_container_that_uses_none_is_told_with_what_was_seen():
     assert "queue pair" not in blind.problem
     assert "none has a queue pair" in whole.problem
     assert "transport" in blind.cause
+
+
+@pytest.mark.parametrize("resource", ["vpc.amazonaws.com/efa", "rdma/nic"])
+def test_a_share_of_the_nodes_pool_counts_whatever_its_name(resource):
+    seen = with_pod(containers=(replace(IDLE, asks=((resource, 1),)),))
+    assert unused(replace(seen, specs=(replace(SPEC, resource=resource),)))
+    assert bool(unused(seen)) == resource.startswith("rdma/")
 
 
 def test_what_it_was_told_stands_beside_what_it_does():

@@ -313,6 +313,22 @@ def test_shares_of_no_reported_pool_are_told():
     ]
 
 
+def test_a_resource_of_a_network_is_a_share_whatever_its_name():
+    """Such as those of another plugin."""
+    main = ContainerTemplate("main", (), asks=(ResourceAsk("intel.com/nic", 1, ()),))
+    explanation = explain(
+        evidence(
+            template=template(main),
+            network=replace(NETWORK, resource="intel.com/nic"),
+            basis=basis("node-1", kit.reported(), replace(STATE, allocatable=())),
+        )
+    )
+    assert (
+        "No agent reports a pool of intel.com/nic on node-1; its cards are unknown"
+        in explanation.notes
+    )
+
+
 def test_a_closed_node_is_the_schedulers_word():
     node = basis("node-1", kit.reported(), replace(STATE, unschedulable=True))
     (finding,) = explain(evidence(basis=node)).findings
