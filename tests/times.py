@@ -51,11 +51,11 @@ class Shared:
         return result
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item, call):
+    def pytest_runtest_makereport(self, item):
         """Each part of a test has a report of its own."""
         report = yield
         report.user_properties.append((LAB, item.get_closest_marker(LAB) is not None))
-        if call.when == "setup":
+        if self._seconds:  # a test may ask for a fixture while it runs
             report.user_properties.append((SHARED, dict(self._seconds)))
             self._seconds.clear()
         return report
