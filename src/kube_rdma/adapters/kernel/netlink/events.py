@@ -99,7 +99,6 @@ class Uevent(Frozen):
     action: str
     subsystem: str = ""
     devpath: str = ""
-    properties: tuple[tuple[str, str], ...] = ()
 
 
 def decode(datagram: bytes, sender: int) -> Uevent | None:
@@ -110,13 +109,12 @@ def decode(datagram: bytes, sender: int) -> Uevent | None:
     if sender != 0:
         return None
     _, *lines = datagram.decode(errors="replace").split("\0")
-    pairs = tuple((key, value) for key, is_, value in (x.partition("=") for x in lines) if is_)
-    properties = dict(pairs)
+    properties = {key: value for key, is_, value in (x.partition("=") for x in lines) if is_}
     subsystem = properties.get("SUBSYSTEM", "")
     is_cm = subsystem == "misc" and properties.get("DEVNAME") == _RDMA_CM
     if "ACTION" not in properties or not (subsystem in SUBSYSTEMS or is_cm):
         return None
-    return Uevent(properties["ACTION"], subsystem, properties.get("DEVPATH", ""), pairs)
+    return Uevent(properties["ACTION"], subsystem, properties.get("DEVPATH", ""))
 
 
 class Uevents(Listener[Uevent]):
