@@ -135,13 +135,15 @@ def _functions(count: int) -> Pool:
 
 def _function(number: int, index: int) -> Card:
     parent = card(number)
-    assert parent.seat
-    bus = int(str(parent.seat.pci)[5:7], 16)
+    assert parent.position
+    bus = int(str(parent.position.pci)[5:7], 16)
     pci = PciAddress(f"0000:{bus:02x}:{index // 8 + 1:02x}.{index % 8}")
-    seat = replace(parent.seat, pci=pci, path=(pci,), physical_function=parent.seat.pci)
-    device = replace(parent, name=f"mlx5_{number}_{index}", identity=str(pci), pci=pci, seat=seat)
+    position = replace(parent.position, pci=pci, path=(pci,), physical_function=parent.position.pci)
+    device = replace(
+        parent, name=f"mlx5_{number}_{index}", identity=str(pci), pci=pci, position=position
+    )
     netdev = Netdev(f"ens{number}v{index}", "ether", up=True, carrier=True)
-    function = Function(seat, 0x15B3, 0x101E, "mlx5_core", (netdev,), vf_index=index)
+    function = Function(position, 0x15B3, 0x101E, "mlx5_core", (netdev,), vf_index=index)
     return Card(CardId(str(pci)), (device,), function)
 
 

@@ -79,7 +79,7 @@ def card(number: int, layer: LinkLayer = LinkLayer.ETHERNET, *, up: bool = True)
         char_devices=(
             CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{number}", 231, 192 + number),
         ),
-        seat=PciPosition(pci, f"pci0000:{0x10 * number:02x}", (pci,), number // 8),
+        position=PciPosition(pci, f"pci0000:{0x10 * number:02x}", (pci,), number // 8),
     )
 
 
@@ -87,11 +87,11 @@ def write_node(tree: Path, cards: Sequence[Device]) -> None:
     """Write the sysfs tree of a node with these cards."""
     functions = []
     for card in cards:
-        assert card.seat
+        assert card.position
         names = [port.netdev for port in card.ports if port.netdev]
         up = card.ports[0].state is PortState.ACTIVE
         netdevs = tuple(Netdev(name, "ether", up=True, carrier=up) for name in names)
-        functions.append(Function(card.seat, 0x15B3, 0x1021, card.driver, netdevs))
+        functions.append(Function(card.position, 0x15B3, 0x1021, card.driver, netdevs))
     write_tree(tree, cards, RDMA_CM, functions=functions)
 
 

@@ -69,8 +69,8 @@ def _of_functions(context: Context) -> Iterator[Figure]:
         most = context.times(VIRTUAL, 4)
         below = [each for each in parts if each.vf_index is not None and each.vf_index < most]
         devices = [virtual_device(number, one) for number, one in enumerate(below)]
-        netdevs = {one.seat.pci: one.ports[0].netdev for one in devices if one.seat}
-        parts = [_with_netdev(one, netdevs.get(one.seat.pci)) for one in parts]
+        netdevs = {one.position.pci: one.ports[0].netdev for one in devices if one.position}
+        parts = [_with_netdev(one, netdevs.get(one.position.pci)) for one in parts]
         write_tree(root, sorted((*cards, *devices), key=lambda one: one.name), functions=parts)
         count = len(cards) * (most + 1)
         rounds = context.times(ROUNDS, 1)
@@ -95,7 +95,7 @@ def cpu_seconds(root: Path, devices: int, *, brief: bool) -> float:
 
 def virtual_device(number: int, function: Function) -> Device:
     """Return the RDMA device of a virtual function: two GIDs of its own, and the table's last."""
-    seat, netdev = function.seat, f"v{number}"
+    position, netdev = function.position, f"v{number}"
     gids = tuple(
         Gid(n, f"fe80:0000:0000:0000:0000:{n:04x}:{number:04x}:0001", GidType.ROCE_V2, netdev)
         for n in (0, 1, TABLE - 1)
@@ -104,16 +104,16 @@ def virtual_device(number: int, function: Function) -> Device:
     door = CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{100 + number}", 231, 300 + number)
     return Device(
         name=f"mlx5_v{number:04}",
-        identity=str(seat.pci),
+        identity=str(position.pci),
         node_guid=f"b8ce:f603:000b:{number + 1:04x}",
         node_type="CA",
         driver=function.driver,
         firmware="28.39.1002",
-        pci=seat.pci,
-        numa_node=seat.numa_node,
+        pci=position.pci,
+        numa_node=position.numa_node,
         ports=(port,),
         char_devices=(door,),
-        seat=seat,
+        position=position,
     )
 
 
@@ -126,8 +126,8 @@ def seconds(root: Path, cards: int) -> float:
     begin = time.perf_counter()
     survey = read_survey(root)
     taken = time.perf_counter() - begin
-    seats = [device.seat for device in survey.devices if device.seat]
-    assert sum(len(seat.virtual_functions) for seat in seats) == cards * VIRTUAL
+    positions = [device.position for device in survey.devices if device.position]
+    assert sum(len(position.virtual_functions) for position in positions) == cards * VIRTUAL
     assert len(survey.functions) == cards * (1 + VIRTUAL)
     assert sum(len(d.ports[0].gids) for d in survey.devices) == cards * GIDS
     assert not survey.faults
@@ -160,21 +160,23 @@ def card(number: int) -> Device:
         char_devices=(
             CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{number}", 231, 192 + number),
         ),
-        seat=PciPosition(pci, root, (bridge, pci), node, None, virtual, VIRTUAL),
+        position=PciPosition(pci, root, (bridge, pci), node, None, virtual, VIRTUAL),
     )
 
 
 def functions(card: Device) -> list[Function]:
     """Return the functions of a card; the virtual ones have no interface, as while in pods."""
-    seat = card.seat
-    assert seat
+    position = card.position
+    assert position
     netdev = Netdev(str(card.ports[0].netdev), "ether", True, True)
     virtual = (
-        PciPosition(pci, seat.root, (*seat.path[:-1], pci), seat.numa_node, seat.pci)
-        for pci in seat.virtual_functions
+        PciPosition(
+            pci, position.root, (*position.path[:-1], pci), position.numa_node, position.pci
+        )
+        for pci in position.virtual_functions
     )
     return [
-        Function(seat, 0x15B3, 0x1021, card.driver, (netdev,)),
+        Function(position, 0x15B3, 0x1021, card.driver, (netdev,)),
         *(
             Function(each, 0x15B3, 0x101E, card.driver, vf_index=number)
             for number, each in enumerate(virtual)

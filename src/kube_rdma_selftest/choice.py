@@ -163,7 +163,7 @@ def _fitting(card: Card, link: HostLink, *, named: bool) -> tuple[TrialKind, ...
 
 
 def _is_virtual(card: Card) -> bool:
-    return card.seat is not None and card.seat.physical_function is not None
+    return card.position is not None and card.position.physical_function is not None
 
 
 def _carries_the_node(scene: SelftestScene, card: Card, link: HostLink) -> bool:

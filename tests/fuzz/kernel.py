@@ -208,12 +208,12 @@ def _sysfs(data: bytes) -> None:
     root = tree(data)
     survey = devices.read_survey(root)
     devices.read_survey(root, brief=True)
-    nets = [PlacedNet(one.name, one.seat, one.numa_node) for one in survey.devices]
+    nets = [PlacedNet(one.name, one.position, one.numa_node) for one in survey.devices]
     topology_facts.facts_of(nets, root)
     seen = SysfsTree(root)
     dcb.read_ecn(seen, "ens1f0")
     list(netdev_usage.storage_servers(seen, OneFile(data)))
-    addresses = [function.seat.pci for function in survey.functions]
+    addresses = [function.position.pci for function in survey.functions]
     each(
         lambda _: pci.read_pcie(survey, root),
         lambda _: pci_paths.read_bridges(addresses, root),

@@ -42,10 +42,10 @@ def functions(count, bus=0x81):
     """The virtual functions of one card, each with an RDMA device; as many as are wished for."""
     above = PciAddress(f"0000:{bus:02x}:00.0")
     places = [PciAddress(f"0000:{bus:02x}:{n // 8 + 1:02x}.{n % 8}") for n in range(count)]
-    seats = [PciPosition(pci, "pci0000:80", (pci,), 1, above) for pci in places]
-    parts = [function(where, f"ens1f0v{n}", vf=n) for n, where in enumerate(seats)]
+    positions = [PciPosition(pci, "pci0000:80", (pci,), 1, above) for pci in places]
+    parts = [function(where, f"ens1f0v{n}", vf=n) for n, where in enumerate(positions)]
     return tuple(
-        Card(CardId(one.seat.pci), (device(n, one.seat, f"ens1f0v{n}"),), one)
+        Card(CardId(one.position.pci), (device(n, one.position, f"ens1f0v{n}"),), one)
         for n, one in enumerate(parts)
     )
 

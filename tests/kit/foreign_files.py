@@ -41,7 +41,7 @@ from kube_rdma_whereabouts import plan
 
 from .foreign_parsers import META, Parser
 from .foreign_texts import MACVLAN, PEER, as_file, as_text
-from .nodes import device, function, node, seat
+from .nodes import device, function, node, position
 
 DONE = {
     "metadata": {},
@@ -172,11 +172,11 @@ contexts:
 current-context: x
 """
 ROUTES = {"interfaces": ["eth0", "bond0"]}
-_CARD = function(seat(0x81), "ens1f0")
+_CARD = function(position(0x81), "ens1f0")
 BUNDLE = bundle.encode(
     Observation(
         "node-1",
-        survey=node(_CARD, devices=(device(0, _CARD.seat, "ens1f0"),)).survey,
+        survey=node(_CARD, devices=(device(0, _CARD.position, "ens1f0"),)).survey,
         links=(ObservedLink("ens1f0", 1500, up=True, addresses=("10.0.0.1/24",)),),
         routes=(ObservedRoute("ens1f0", "10.0.0.0/24"),),
         settings=(("net/ipv4/conf/all/rp_filter", "1"),),

@@ -162,11 +162,11 @@ class Owners:
         self._keys = {
             n: self._key(f"class/net/{n}") for n in tree.names("class/net", required=False)
         }
-        self._seats = {name: self._key(f"class/infiniband/{name}") for name in self.devices}
+        self._functions = {name: self._key(f"class/infiniband/{name}") for name in self.devices}
         above = [f"class/infiniband/{name}/device" for name in self.devices]
         above += [f"bus/pci/devices/{n}" for n in tree.names("bus/pci/devices", required=False)]
         self._physical = {self._key(one)[0]: tree.link(f"{one}/physfn") for one in above}
-        functions = {pci for pci, _ in (*self._keys.values(), *self._seats.values()) if pci}
+        functions = {pci for pci, _ in (*self._keys.values(), *self._functions.values()) if pci}
         every = {*self.devices, *self._keys, *functions}
         self._names = {name for name in every if re.search(r"\d", name)}  # others are words, too
 
@@ -228,12 +228,12 @@ class Owners:
         # A function without an RDMA device is part of its card's, which is of several then.
         slots = {pci[:-2] for pci, _ in keys if not self._physical.get(pci)}
         keys |= {k for k in self._keys.values() if k[0] and k[0][:-2] in slots} - {
-            *self._seats.values()
+            *self._functions.values()
         } | {(pci, None) for pci in physical}
         own = own | {one for one, key in self._keys.items() if key in keys}
         uppers = {up for one in own for up in self._related(one, "upper_")}
         uppers |= {up for one in uppers for up in self._related(one, "upper_")}
-        devices = {one for one, key in self._seats.items() if key in keys}
+        devices = {one for one, key in self._functions.items() if key in keys}
         own = {one for one in own if not self._is_representor(one)}
         return {*own, *uppers, *devices, *(pci for pci, _ in keys)}
 

@@ -28,7 +28,7 @@ DOORS = (CharKind.UVERBS, CharKind.UMAD, CharKind.ISSM)
 DOWN = "no port is ACTIVE"
 
 
-def seat(bus, number=0, *, numa=0, physical=None, virtual=()):
+def position(bus, number=0, *, numa=0, physical=None, virtual=()):
     """The function 0000:<bus>:00.<number> below a root port of its own."""
     pci = PciAddress(f"0000:{bus:02x}:00.{number}")
     path = (PciAddress(f"0000:00:{bus & 31:02x}.0"), pci)
@@ -36,7 +36,7 @@ def seat(bus, number=0, *, numa=0, physical=None, virtual=()):
 
 
 def function(where, *netdevs, vendor=0x15B3, driver="mlx5_core", vf=None):
-    """A ConnectX-7 at a seat; its interfaces by name, up and with a link."""
+    """A ConnectX-7 at a position; its interfaces by name, up and with a link."""
     interfaces = tuple(Netdev(name, "ether", True, True) for name in netdevs)
     return Function(where, vendor, 0x1021, driver, interfaces, vf_index=vf)
 
@@ -44,9 +44,11 @@ def function(where, *netdevs, vendor=0x15B3, driver="mlx5_core", vf=None):
 def physical_with_virtual(bus, count, netdev="ens1f0", numa=0):
     """A physical function and its virtual ones, each a Function."""
     below = tuple(PciAddress(f"0000:{bus:02x}:00.{n + 1}") for n in range(count))
-    above = function(seat(bus, numa=numa, virtual=below), netdev)
+    above = function(position(bus, numa=numa, virtual=below), netdev)
     parts = [
-        function(seat(bus, n + 1, numa=numa, physical=above.seat.pci), f"{netdev}v{n}", vf=n)
+        function(
+            position(bus, n + 1, numa=numa, physical=above.position.pci), f"{netdev}v{n}", vf=n
+        )
         for n in range(count)
     ]
     return (above, *parts)
@@ -59,14 +61,14 @@ def device(number, where=None, netdev=None, kinds=(CharKind.UVERBS,), **facts):
     name = f"mlx5_{number}" if where else f"rxe{number}"
     known = Device(name, name, None, "CA", None, None, None, None, (port,), doors)
     if where:
-        known = replace(known, identity=where.pci, seat=where, pci=where.pci)
+        known = replace(known, identity=where.pci, position=where, pci=where.pci)
         known = replace(known, numa_node=where.numa_node)
     return replace(known, **facts)
 
 
 def hard_card(bus, number=0, *reasons, numa=0, kinds=(CharKind.UVERBS,)):
     """A physical card with one RDMA device."""
-    where = seat(bus, numa=numa)
+    where = position(bus, numa=numa)
     doors = device(number, where, f"eth{number}", kinds)
     return Card(CardId(where.pci), (doors,), function(where, f"eth{number}"), reasons)
 
@@ -108,11 +110,11 @@ def nodes(draw):
         for place, each in enumerate(found):
             if draw(st.booleans()):
                 netdev = each.netdevs[0].name
-                devices.append(device(number + place, each.seat, netdev, draw(doors())))
+                devices.append(device(number + place, each.position, netdev, draw(doors())))
         if draw(st.booleans()):
             name = f"mlx5_core.sf.{number + 5}"
             facts = {"identity": name, "auxiliary": name, "subfunction": slot}
-            devices.append(device(number + 5, found[0].seat, None, draw(doors()), **facts))
+            devices.append(device(number + 5, found[0].position, None, draw(doors()), **facts))
     if functions and draw(st.booleans()):
         place = draw(st.integers(0, len(functions) - 1))
         route = tuple(replace(n, default_route=True) for n in functions[place].netdevs)

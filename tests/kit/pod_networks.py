@@ -36,7 +36,7 @@ from kube_rdma.model.pools import (
 )
 from kube_rdma.model.survey import NamespaceMode
 
-from .nodes import device, seat
+from .nodes import device, position
 
 SANDBOX = Sandbox(ContainerId("5a0e" * 16), PodName("default", "train-0"), "uid-1", "/run/n", 42)
 RESOURCE = "rdma/hca_shared_devices_a"
@@ -54,16 +54,16 @@ def card(number, *, soft=False, rdma=True, link_type="ether", virtual=False):
 
     Or a virtual function of one.
     """
-    where, netdev = seat(0x10 + number), f"ens{number}f0"
+    where, netdev = position(0x10 + number), f"ens{number}f0"
     if virtual:
-        where = seat(0x10 + number, 1, physical=where.pci)
+        where = position(0x10 + number, 1, physical=where.pci)
     layer = LinkLayer.INFINIBAND if link_type == "infiniband" else LinkLayer.ETHERNET
     found = device(number, None if soft else where, netdev)
     found = replace(found, ports=tuple(replace(p, link_layer=layer) for p in found.ports))
     if link_type == "infiniband":
         found = replace(found, node_guid=_groups(where))
     if soft:
-        found = replace(found, identity=f"{found.name}@{netdev}", seat=where)
+        found = replace(found, identity=f"{found.name}@{netdev}", position=where)
     function = Function(
         where, 0x15B3, 0x1021, "mlx5_core", (Netdev(netdev, link_type, True, True),)
     )
@@ -77,10 +77,10 @@ def link(of, *, mtu=9000, up=True, default_route=False, settings=AS_MADE):
     wide = netdev.link_type == "infiniband"
     mac = ":".join(["02", *["00"] * 4, f"{bus:02x}"])
     if wide:
-        mac = f"80:00:00:{bus:02x}:fe:80:00:00:00:00:00:00:{guid(of.function.seat)}"
+        mac = f"80:00:00:{bus:02x}:fe:80:00:00:00:00:00:00:{guid(of.function.position)}"
         settings = settings and wide_settings(of)
     found = HostLink(bus, netdev.name, mtu, mac, up, of.pci, netdev.link_type, default_route)
-    if not of.function.seat.physical_function:
+    if not of.function.position.physical_function:
         return found
     return replace(found, virtual=place(of), settings=settings)
 
@@ -98,7 +98,7 @@ def _groups(where):
 
 def wide_settings(of):
     """What the physical function tells of an InfiniBand one, to which it has given GUIDs."""
-    own = guid(of.function.seat)
+    own = guid(of.function.position)
     return replace(WIDE_MADE, node_guid=own, port_guid=own)
 
 
@@ -106,7 +106,7 @@ def place(of):
     """Of a virtual function."""
     bus = int(of.pci[5:7], 16)
     return FunctionPlace(
-        PlannedHostLink(100 + bus, f"ens{bus}pf"), of.function.seat.physical_function, 0
+        PlannedHostLink(100 + bus, f"ens{bus}pf"), of.function.position.physical_function, 0
     )
 
 

@@ -41,8 +41,8 @@ class World:
         wide = netdev.link_type == "infiniband"
         mac = f"02:00:00:00:00:{bus}"
         facts = {}
-        if card.seat.physical_function:
-            pci = card.seat.physical_function
+        if card.position.physical_function:
+            pci = card.position.physical_function
             above = self.kernel.add_link(f"pf{bus}", mac=f"02:00:00:00:01:{bus}", pci=pci, up=True)
             above.functions = {0: AS_MADE}
             if wide:

@@ -205,8 +205,10 @@ class VirtualFunctions:
         now = asyncio.get_running_loop().time()
         self._leaving = {act: self._leaving.get(act, now) for act in plan.acts if act.now}
         physical = {act.physical for act in self._leaving}
-        above = (one.seat for one in survey.functions if one.seat.pci in physical)
-        self._gone_soon = frozenset(CardId(at) for seat in above for at in seat.virtual_functions)
+        above = (one.position for one in survey.functions if one.position.pci in physical)
+        self._gone_soon = frozenset(
+            CardId(at) for position in above for at in position.virtual_functions
+        )
         self._failed = {act: at for act, at in self._failed.items() if act in plan.acts}
         unended = _ends(survey, self._begun.intersection(plan.kept))
         times = {act: self._due(act, now) for act in (*plan.acts, *unended)}
@@ -319,6 +321,6 @@ class VirtualFunctions:
 def _ends(survey: Survey, begun: Collection[PciAddress]) -> Iterator[model.SetFunctions]:
     """Yield acts that keep these cards' numbers of functions, and give the functions drivers."""
     for function in survey.functions:
-        if function.seat.pci in begun and (count := len(function.seat.virtual_functions)):
-            name = function.netdevs[0].name if function.netdevs else function.seat.pci
-            yield model.SetFunctions(function.seat.pci, name, count, count)
+        if function.position.pci in begun and (count := len(function.position.virtual_functions)):
+            name = function.netdevs[0].name if function.netdevs else function.position.pci
+            yield model.SetFunctions(function.position.pci, name, count, count)

@@ -383,20 +383,20 @@ class AttachPipeline:
     ) -> AsyncIterator[NicRequest]:
         from kube_rdma.ipam.ip_conf import nic_request
 
-        for seat in placed.nics:
-            ask, network = seat.entry.ask, seat.entry.network
-            rail = self._needs.node.rail(seat.card.id) if seat.card else None
+        for one in placed.nics:
+            ask, network = one.entry.ask, one.entry.network
+            rail = self._needs.node.rail(one.card.id) if one.card else None
             pooled = ask.addresses if network.pools else ()  # others are set as they are
             nic = nic_request(
                 asked.ipam[network.name],
                 ask.interface,
                 rail,
-                tuple(one.address for one in pooled),
+                tuple(each.address for each in pooled),
                 owner(request.pod, ask.interface) if request.pod else None,
             )
             is_lenient = nic and network.card_addresses is CardAddresses.MOVE
             pool = await self._needs.node.pool(nic.pool) if nic and is_lenient else None
-            if nic and not (pool and is_of_card(seat, pool, rail)):
+            if nic and not (pool and is_of_card(one, pool, rail)):
                 yield nic
 
     async def _allocate(

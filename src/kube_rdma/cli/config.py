@@ -319,7 +319,9 @@ def _on_node(configuration: Config, place: _Place) -> NodePools:
         survey = with_uses(survey)
     facts = NodeFacts(survey, node_cards(survey), configuration.pools, configuration.functions)
     verdict = evaluate(facts)
-    functions = {card.function.seat.pci: card.function for card in verdict.cards if card.function}
+    functions = {
+        card.function.position.pci: card.function for card in verdict.cards if card.function
+    }
     taken = {card.id for pool in verdict.pools for card in pool.cards}
     left_out = tuple(
         PoollessCard(

@@ -150,7 +150,7 @@ def _nccl(sysfs: SysfsRoot | None) -> None:
     from kube_rdma.model.settings import PlacedNet
 
     survey = survey_at(sysfs)
-    nets = [PlacedNet(device.name, device.seat, device.numa_node) for device in survey.devices]
+    nets = [PlacedNet(device.name, device.position, device.numa_node) for device in survey.devices]
     click.echo(topology_file(nets, facts_of(nets, sysfs)), nl=False)
 
 

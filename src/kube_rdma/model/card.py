@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NewType
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.device import Device, PciAddress, PciPosition
 
 CardId = NewType("CardId", str)
@@ -84,7 +84,7 @@ class IommuGroup(Frozen):
 class Function(Frozen):
     """A PCI function of class 02 (network), with or without a driver, interface or RDMA device."""
 
-    seat: PciPosition
+    position: PciPosition = field(name="seat")  # the name in a bundle
     vendor: int  # 16 bits, 0x15b3
     device: int
     driver: str | None
@@ -131,23 +131,23 @@ class Card(Frozen):
         return "+".join(names) or self.id
 
     @property
-    def seat(self) -> PciPosition | None:
+    def position(self) -> PciPosition | None:
         """Return the card's position; None for a soft device on an interface without a function."""
         if self.function:
-            return self.function.seat
-        return next((device.seat for device in self.devices if device.seat), None)
+            return self.function.position
+        return next((device.position for device in self.devices if device.position), None)
 
     @property
     def numa_node(self) -> int | None:
         """Return the NUMA node of the card's function, else of its first device, else None."""
         if self.function:
-            return self.function.seat.numa_node
+            return self.function.position.numa_node
         return self.devices[0].numa_node if self.devices else None
 
     @property
     def pci(self) -> PciAddress | None:
         """Return the PCI address of the card's function, None without one."""
-        return self.seat.pci if self.seat else None
+        return self.position.pci if self.position else None
 
     @property
     def vfio_paths(self) -> tuple[str, ...]:

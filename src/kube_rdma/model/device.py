@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Self
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, field
 
 _PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
@@ -148,7 +148,7 @@ class PciPosition(Frozen):
 class Gpu(Frozen):
     """A GPU or other accelerator, known by its PCI class: 03xx (display) or 12xx (processing)."""
 
-    seat: PciPosition
+    position: PciPosition = field(name="seat")  # the name in a bundle and in -o json
     pci_class: int  # 24 bits as in sysfs `class`: 0x030200
     vendor: int
     device: int
@@ -171,7 +171,7 @@ class Device(Frozen):
     ports: tuple[Port, ...]
     char_devices: tuple[CharDevice, ...]
     # Of the PCI function at or above it, or below a soft device's netdev.
-    seat: PciPosition | None = None
+    position: PciPosition | None = field(default=None, name="seat")  # likewise
     auxiliary: str | None = None  # the auxiliary device below it (mlx5_core.sf.4)
     subfunction: int | None = None  # user's number of a sub-function (sysfs sfnum)
     switchdev: bool = False  # its function shows representors: RoCE is on those behind them

@@ -71,7 +71,7 @@ class FreeGpu(Frozen):
     """A GPU that no container holds."""
 
     numa_nodes: tuple[int, ...]
-    seat: PciPosition | None = None
+    position: PciPosition | None = None
 
 
 class HeldGpu(Frozen):
@@ -79,4 +79,4 @@ class HeldGpu(Frozen):
 
     name: str
     numa_nodes: tuple[int, ...]
-    seat: PciPosition | None = None
+    position: PciPosition | None = None

@@ -31,7 +31,7 @@ class PlacedNet(Frozen):
     """An RDMA device with its place in the machine; without a PCI place only its NUMA node."""
 
     name: str
-    seat: PciPosition | None
+    position: PciPosition | None
     numa_node: int | None
 
 

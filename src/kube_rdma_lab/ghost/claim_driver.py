@@ -48,8 +48,8 @@ def slice_spec(node: str, gpus: Sequence[Gpu]) -> dict[str, Any]:
         {
             "name": f"gpu-{number}",
             "attributes": {
-                PCI_BUS_ID: {"string": str(gpu.seat.pci)},
-                "resource.kubernetes.io/pcieRoot": {"string": gpu.seat.root},
+                PCI_BUS_ID: {"string": str(gpu.position.pci)},
+                "resource.kubernetes.io/pcieRoot": {"string": gpu.position.root},
                 **_numa(gpu),
                 "type": {"string": "gpu"},
                 "uuid": {"string": f"GPU-ghost-{number}"},
@@ -74,7 +74,7 @@ def _numa(gpu: Gpu) -> dict[str, Any]:
 
     The library k8s.io/dynamic-resource-allocation does the same.
     """
-    numa = gpu.seat.numa_node
+    numa = gpu.position.numa_node
     return {} if numa is None else {"resource.kubernetes.io/numaNode": {"int": numa}}
 
 

@@ -119,7 +119,7 @@ class FakeSriov:
     def _add(self, card: Path, count: int) -> None:
         place = card.resolve().relative_to(self._root.resolve()).as_posix()
         pci = PciTree(SysfsTree(self._root))
-        above, ids = pci.seat(place), pci.ids(place)
+        above, ids = pci.position(place), pci.ids(place)
         assert above
         assert ids
         name = next((path.name for path in card.glob("net/*")), None)
@@ -127,12 +127,14 @@ class FakeSriov:
         probed = (card / AUTOPROBE).read_text() == "1\n"
         for index in range(count):
             own = _address(above.pci, index)
-            seat = PciPosition(own, above.root, (*above.path[:-1], own), above.numa_node, above.pci)
+            position = PciPosition(
+                own, above.root, (*above.path[:-1], own), above.numa_node, above.pci
+            )
             netdevs = (Netdev(f"{name}v{index}", "ether", False, None),) if name else ()
             bound = Function(
-                seat, ids[0], ids[1] + 1, _DRIVERS.get(driver, driver), netdevs, vf_index=index
+                position, ids[0], ids[1] + 1, _DRIVERS.get(driver, driver), netdevs, vf_index=index
             )
-            add_virtual(self._root, Function(seat, ids[0], ids[1] + 1, None, vf_index=index))
+            add_virtual(self._root, Function(position, ids[0], ids[1] + 1, None, vf_index=index))
             self._driverless[own] = bound
             if probed:
                 self._probe(own)
@@ -148,7 +150,7 @@ class FakeSriov:
             self._bind(function)
 
     def _bind(self, function: Function) -> None:
-        own = function.seat.pci
+        own = function.position.pci
         if self._driverless.pop(own, None):
             remove_virtual(self._root, self._link(function))
             add_virtual(self._root, function)
@@ -162,7 +164,7 @@ class FakeSriov:
         self._waiting = [one for one in self._waiting if self._link(one).is_symlink()]
 
     def _card(self, function: Function) -> Path:
-        return self._functions / str(function.seat.physical_function)
+        return self._functions / str(function.position.physical_function)
 
     def _link(self, function: Function) -> Path:
         return self._card(function) / f"virtfn{function.vf_index}"

@@ -76,9 +76,9 @@ def write_tree(
         raise ValueError(f"no kernel shows this: {complaint}")
     for folder in ("class/infiniband", "class/net", "bus/pci/devices", "bus/pci/drivers"):
         (root / folder).mkdir(parents=True, exist_ok=True)
-    seats = [device.seat for device in devices if device.seat]
-    seats += [*(gpu.seat for gpu in gpus), *(function.seat for function in functions)]
-    _write_seats(root, {seat.pci: seat for seat in seats})
+    positions = [device.position for device in devices if device.position]
+    positions += [*(gpu.position for gpu in gpus), *(function.position for function in functions)]
+    _write_positions(root, {position.pci: position for position in positions})
     for gpu in gpus:
         _write_gpu(root, gpu)
     for function in functions:
@@ -125,13 +125,13 @@ def remove_device(root: Path, name: str) -> None:
 
 def add_virtual(root: Path, function: Function) -> None:
     """Add a virtual function below its card, which must be in the tree and will list it."""
-    seat, place = function.seat, _place(function.seat)
-    write(root, f"{place}/numa_node", str(-1 if seat.numa_node is None else seat.numa_node))
-    link(root, f"{place}/physfn", f"../{seat.physical_function}")
+    position, place = function.position, _place(function.position)
+    write(root, f"{place}/numa_node", str(-1 if position.numa_node is None else position.numa_node))
+    link(root, f"{place}/physfn", f"../{position.physical_function}")
     _write_function(root, function)
-    link_to(root, f"bus/pci/devices/{seat.pci}", place)
-    card = f"{place.rpartition('/')[0]}/{seat.physical_function}"
-    link(root, f"{card}/virtfn{function.vf_index}", f"../{seat.pci}")
+    link_to(root, f"bus/pci/devices/{position.pci}", place)
+    card = f"{place.rpartition('/')[0]}/{position.physical_function}"
+    link(root, f"{card}/virtfn{function.vf_index}", f"../{position.pci}")
 
 
 def remove_virtual(root: Path, link: Path) -> None:
@@ -144,35 +144,41 @@ def remove_virtual(root: Path, link: Path) -> None:
     shutil.rmtree(place)
 
 
-def _write_seats(root: Path, seats: dict[PciAddress, PciPosition]) -> None:
+def _write_positions(root: Path, positions: dict[PciAddress, PciPosition]) -> None:
     """Write the PCI functions of a tree, also those named as physical or virtual ones."""
-    for seat in list(seats.values()):
-        physical = seat.physical_function
-        if physical and physical not in seats:
-            among = [vf for vf, other in seats.items() if other.physical_function == physical]
-            path = (*seat.path[:-1], physical)
-            node, count = seat.numa_node, len(among)
-            seats[physical] = PciPosition(
-                physical, seat.root, path, node, None, tuple(among), count
+    for position in list(positions.values()):
+        physical = position.physical_function
+        if physical and physical not in positions:
+            among = [vf for vf, other in positions.items() if other.physical_function == physical]
+            path = (*position.path[:-1], physical)
+            node, count = position.numa_node, len(among)
+            positions[physical] = PciPosition(
+                physical, position.root, path, node, None, tuple(among), count
             )
-    for seat in list(seats.values()):
-        place, node = _place(seat), seat.numa_node
-        for index, virtual in enumerate(seat.virtual_functions):
+    for position in list(positions.values()):
+        place, node = _place(position), position.numa_node
+        for index, virtual in enumerate(position.virtual_functions):
             link(root, f"{place}/virtfn{index}", f"../{virtual}")
-            path = (*seat.path[:-1], virtual)
-            seats.setdefault(virtual, PciPosition(virtual, seat.root, path, node, seat.pci))
-        if seat.sriov_total is not None:
-            write(root, f"{place}/sriov_totalvfs", str(seat.sriov_total))
-    for seat in seats.values():
-        place = _place(seat)
-        write(root, f"{place}/numa_node", str(-1 if seat.numa_node is None else seat.numa_node))
-        link_to(root, f"bus/pci/devices/{seat.pci}", place)
-        if seat.physical_function:
-            link(root, f"{place}/physfn", f"../{seat.physical_function}")
+            path = (*position.path[:-1], virtual)
+            positions.setdefault(
+                virtual, PciPosition(virtual, position.root, path, node, position.pci)
+            )
+        if position.sriov_total is not None:
+            write(root, f"{place}/sriov_totalvfs", str(position.sriov_total))
+    for position in positions.values():
+        place = _place(position)
+        write(
+            root,
+            f"{place}/numa_node",
+            str(-1 if position.numa_node is None else position.numa_node),
+        )
+        link_to(root, f"bus/pci/devices/{position.pci}", place)
+        if position.physical_function:
+            link(root, f"{place}/physfn", f"../{position.physical_function}")
 
 
-def _place(seat: PciPosition) -> str:
-    return "/".join(("devices", seat.root, *seat.path))
+def _place(position: PciPosition) -> str:
+    return "/".join(("devices", position.root, *position.path))
 
 
 def _write_gpu(root: Path, gpu: Gpu) -> None:
@@ -180,7 +186,7 @@ def _write_gpu(root: Path, gpu: Gpu) -> None:
 
 
 def _write_ids(root: Path, function: Gpu | Function, pci_class: int) -> None:
-    place = _place(function.seat)
+    place = _place(function.position)
     write(root, f"{place}/class", f"0x{pci_class:06x}")
     write(root, f"{place}/vendor", f"0x{function.vendor:04x}")
     write(root, f"{place}/device", f"0x{function.device:04x}")
@@ -189,7 +195,7 @@ def _write_ids(root: Path, function: Gpu | Function, pci_class: int) -> None:
 
 
 def _write_function(root: Path, function: Function) -> None:
-    place = _place(function.seat)
+    place = _place(function.position)
     fabric = any(netdev.link_type == "infiniband" for netdev in function.netdevs)
     _write_ids(root, function, _INFINIBAND_CLASS if fabric else _ETHERNET_CLASS)
     if function.acpi_index is not None:
@@ -240,13 +246,13 @@ def _write_site(root: Path, device: Device) -> str:
         port = device.ports[0]
         netdev = root / f"class/net/{port.netdev}"
         if port.netdev and not netdev.exists():
-            above = _place(device.seat) if device.seat else "devices/virtual"
+            above = _place(device.position) if device.position else "devices/virtual"
             _write_netdev(root, above, port, 0)
         elif port.netdev:
             _write_bond(root, netdev.resolve().relative_to(root.resolve()).as_posix(), port)
         return "devices/virtual"
-    above = _place(device.seat) if device.seat else "devices/platform"
-    bus = "pci" if device.seat else "platform"
+    above = _place(device.position) if device.position else "devices/platform"
+    bus = "pci" if device.position else "platform"
     if device.identity != device.pci:
         above = f"{above}/{device.identity}"
         bus = "auxiliary" if device.auxiliary else bus

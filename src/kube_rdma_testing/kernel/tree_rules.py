@@ -23,7 +23,7 @@ from kube_rdma.model.device import (
     PciPosition,
     Port,
 )
-from kube_rdma_testing.kernel.tree_rules_pci import seat_complaints
+from kube_rdma_testing.kernel.tree_rules_pci import position_complaints
 
 _NAME = re.compile(r"[^/\s%]{1,63}")  # IB_DEVICE_NAME_MAX is 64 with the final NUL
 _NETDEV = re.compile(r"[^/\s:%]{1,15}")  # IFNAMSIZ is 16 with the final NUL
@@ -61,7 +61,7 @@ def complaints(
     if rdma_cm and rdma_cm.kind is not CharKind.RDMA_CM:
         yield f"{rdma_cm.path} is not the connection manager"
     yield from _shared_places(devices)
-    yield from seat_complaints(devices, gpus, functions)
+    yield from position_complaints(devices, gpus, functions)
 
 
 def _doubles(what: str, values: Iterable[str]) -> Iterator[str]:
@@ -102,10 +102,10 @@ def _soft(device: Device) -> Iterator[str]:
     port = device.ports[0]
     if device.identity != (f"{name}@{port.netdev}" if port.netdev else name):
         yield f"{name}: {device.identity} does not follow from its interface {port.netdev}"
-    if device.numa_node is not None and device.seat is None:
+    if device.numa_node is not None and device.position is None:
         yield f"{name}: a NUMA node comes with the function of its interface"
-    if port.netdev is None and device.seat is not None:
-        yield f"{name}: a seat comes with an interface"
+    if port.netdev is None and device.position is not None:
+        yield f"{name}: a position comes with an interface"
     named = next((gid.netdev for gid in port.gids), None)
     if device.node_type == "RNIC" and port.netdev != named:
         yield f"{name}: the first GID of siw is that of its interface"
@@ -117,8 +117,9 @@ def _hard(device: Device) -> Iterator[str]:
         yield f"{device.name}: {device.identity} and auxiliary device {device.auxiliary}"
     if device.subfunction is not None and not (auxiliary and 0 <= device.subfunction < 1 << 32):
         yield f"{device.name}: the number of a sub-function is 32 bits of an auxiliary device"
-    if (device.seat.pci if device.seat else None) != device.pci:
-        yield f"{device.name}: on {device.pci}, but sits on {device.seat and device.seat.pci}"
+    function = device.position.pci if device.position else None
+    if function != device.pci:
+        yield f"{device.name}: on {device.pci}, but sits on {function}"
     if device.pci is None and device.numa_node is not None:
         yield f"{device.name}: sysfs has the NUMA node of PCI functions only"
     if _PCI.fullmatch(device.identity) and device.identity != device.pci:
@@ -182,14 +183,17 @@ def _char(char: CharDevice) -> Iterator[str]:
 def _shared_places(devices: Sequence[Device]) -> Iterator[str]:
     """Yield an error where devices differ on the NUMA node, position or bond of what they share."""
     nodes: dict[str, int | None] = {}
-    seats: dict[str, PciPosition | None] = {}
+    positions: dict[str, PciPosition | None] = {}
     bonds: dict[str, str | None] = {}
     for device in devices:
         for place in {*(p.netdev or "" for p in device.ports), device.pci or ""} - {""}:
             if nodes.setdefault(place, device.numa_node) != device.numa_node:
                 yield f"{device.name}: {place} is on another NUMA node"
         for port in device.ports:
-            if port.netdev and seats.setdefault(port.netdev, device.seat) != device.seat:
+            if (
+                port.netdev
+                and positions.setdefault(port.netdev, device.position) != device.position
+            ):
                 yield f"{device.name}: {port.netdev} sits on another function"
             if port.netdev and bonds.setdefault(port.netdev, port.bond) != port.bond:
                 yield f"{device.name}: {port.netdev} is in another bond"

@@ -20,8 +20,8 @@ _LINK_TYPES = {LinkLayer.ETHERNET: "ether", LinkLayer.INFINIBAND: "infiniband"}
 
 def function_complaints(devices: Sequence[Device], functions: Sequence[Function]) -> Iterator[str]:
     """Yield the reasons for which no kernel shows these functions, one sentence each."""
-    by_address = {function.seat.pci: function for function in functions}
-    if [f.seat.pci for f in functions] != sorted(by_address):
+    by_address = {function.position.pci: function for function in functions}
+    if [f.position.pci for f in functions] != sorted(by_address):
         yield "a survey lists its functions by address, without doubles"
     names = Counter(netdev.name for function in functions for netdev in function.netdevs)
     yield from (f"interface {name} is there {n} times" for name, n in names.items() if n > 1)
@@ -33,7 +33,7 @@ def function_complaints(devices: Sequence[Device], functions: Sequence[Function]
 
 
 def _function(function: Function) -> Iterator[str]:
-    where = f"function {function.seat.pci}"
+    where = f"function {function.position.pci}"
     if not (0 <= function.vendor < 1 << 16 and 0 <= function.device < 1 << 16):
         yield f"{where}: vendor and device have 16 bits"
     if function.acpi_index is not None and not 0 <= function.acpi_index < 1 << 32:
@@ -65,22 +65,22 @@ def _netdev(where: str, netdev: Netdev) -> Iterator[str]:
 
 def _virtual(function: Function, by_address: dict[PciAddress, Function]) -> Iterator[str]:
     """Yield an error where a card and its virtual functions contradict each other."""
-    seat = function.seat
-    missing = [name for name in seat.virtual_functions if name not in by_address]
+    own, physical = function.position, function.position.physical_function
+    missing = [name for name in own.virtual_functions if name not in by_address]
     if missing:
-        yield f"function {seat.pci}: its virtual function {missing[0]} is of class 02 as well"
-    virtual = [by_address[name] for name in seat.virtual_functions if name in by_address]
+        yield f"function {own.pci}: its virtual function {missing[0]} is of class 02 as well"
+    virtual = [by_address[name] for name in own.virtual_functions if name in by_address]
     if any(vf.vendor != function.vendor or vf.device != virtual[0].device for vf in virtual):
-        yield f"function {seat.pci}: its virtual functions have its vendor and one device id"
-    for index, name in enumerate(seat.virtual_functions):
+        yield f"function {own.pci}: its virtual functions have its vendor and one device id"
+    for index, name in enumerate(own.virtual_functions):
         if name in by_address and by_address[name].vf_index != index:
-            yield f"function {name}: it is number {index} of {seat.pci}"
-    if seat.physical_function is None and function.vf_index is not None:
-        yield f"function {seat.pci}: only virtual functions are numbered"
-    if seat.physical_function is not None and function.acpi_index is not None:
-        yield f"function {seat.pci}: the firmware numbers no virtual functions"
-    if seat.physical_function is not None and seat.physical_function not in by_address:
-        yield f"function {seat.pci}: its card {seat.physical_function} is of class 02 as well"
+            yield f"function {name}: it is number {index} of {own.pci}"
+    if physical is None and function.vf_index is not None:
+        yield f"function {own.pci}: only virtual functions are numbered"
+    if physical is not None and function.acpi_index is not None:
+        yield f"function {own.pci}: the firmware numbers no virtual functions"
+    if physical is not None and physical not in by_address:
+        yield f"function {own.pci}: its card {physical} is of class 02 as well"
 
 
 def _on_function(
@@ -88,13 +88,13 @@ def _on_function(
 ) -> Iterator[str]:
     """Yield an error where a device has another driver or other interfaces than its function."""
     ports = {port.netdev: port for port in device.ports if port.netdev}
-    function = by_address.get(device.seat.pci) if device.seat else None
+    function = by_address.get(device.position.pci) if device.position else None
     if function is None or device.auxiliary:
         yield from (f"{device.name}: {name} is another's" for name in ports if name in names)
         return
     netdevs = {netdev.name: netdev for netdev in function.netdevs}
     if not ports.keys() <= netdevs.keys():
-        yield f"{device.name}: its function {function.seat.pci} has other interfaces"
+        yield f"{device.name}: its function {function.position.pci} has other interfaces"
         return
     if not device.is_soft:
         if device.driver != function.driver:

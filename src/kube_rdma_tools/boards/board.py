@@ -34,7 +34,7 @@ _NUMA = "resource.kubernetes.io/numaNode"
 _ROOT = "resource.kubernetes.io/pcieRoot"
 
 
-class BoardSeat(Frozen):
+class BoardPosition(Frozen):
     """The position of a device on a board: its PCIe root and its NUMA node, None if unknown."""
 
     root: str
@@ -59,9 +59,9 @@ class Board(Frozen):
     """An example machine; `places` has the true position of each device by driver and name."""
 
     name: str
-    gpus: tuple[BoardSeat, ...]
-    cards: tuple[BoardSeat, ...]
-    places: Mapping[tuple[str, str], BoardSeat]
+    gpus: tuple[BoardPosition, ...]
+    cards: tuple[BoardPosition, ...]
+    places: Mapping[tuple[str, str], BoardPosition]
     slices: Mapping[tuple[CardPool, GpuDriver], str]
     """The ResourceSlices of the node as a JSON list."""
 
@@ -74,7 +74,7 @@ def boards() -> Iterator[Board]:
 def board(name: str) -> Board:
     """Return the example machine of a name; raise Refused if there is none."""
     survey = read_survey(machines.machine(name))
-    gpus = tuple(BoardSeat(gpu.seat.root, gpu.seat.numa_node) for gpu in survey.gpus)
+    gpus = tuple(BoardPosition(gpu.position.root, gpu.position.numa_node) for gpu in survey.gpus)
     gpu_slice = slice_spec(NODE, survey.gpus)
     places = {
         (GPU_DRIVER, device["name"]): place
@@ -126,7 +126,7 @@ def _without_numa(device: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in device["attributes"].items() if name != _NUMA}
 
 
-def _place(attributes: Mapping[str, Any]) -> BoardSeat:
-    return BoardSeat(
+def _place(attributes: Mapping[str, Any]) -> BoardPosition:
+    return BoardPosition(
         attributes.get(_ROOT, {}).get("string", ""), attributes.get(_NUMA, {}).get("int")
     )

@@ -16,7 +16,7 @@ from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER
 from kube_rdma_tools.allocator import Result
 from kube_rdma_tools.boards.allocator import BoardAllocator, of_driver
-from kube_rdma_tools.boards.board import Board, BoardSeat, CardPool, GpuDriver
+from kube_rdma_tools.boards.board import Board, BoardPosition, CardPool, GpuDriver
 
 
 class NearCards(Frozen):
@@ -72,15 +72,15 @@ def pod_sizes(gpus: int) -> list[int]:
     return sorted({gpus >> half for half in range(gpus.bit_length())})
 
 
-def nearness(gpus: Sequence[BoardSeat], cards: Sequence[BoardSeat]) -> NearCards:
+def nearness(gpus: Sequence[BoardPosition], cards: Sequence[BoardPosition]) -> NearCards:
     """Match each GPU of a pod to one of its cards: at its root if possible, else its NUMA node.
 
     Each card serves the same number of GPUs, rounded up.
     """
     if not cards:
         return NearCards()
-    seats = -(-len(gpus) // len(cards))
-    free = Counter({place: count * seats for place, count in Counter(cards).items()})
+    most = -(-len(gpus) // len(cards))
+    free = Counter({place: count * most for place, count in Counter(cards).items()})
     left, at_root = _matched(gpus, free, lambda place: place.root)
     placed = [gpu for gpu in left if gpu.numa_node is not None]
     _, of_node = _matched(placed, free, lambda place: place.numa_node)
@@ -88,8 +88,10 @@ def nearness(gpus: Sequence[BoardSeat], cards: Sequence[BoardSeat]) -> NearCards
 
 
 def _matched(
-    gpus: Iterable[BoardSeat], free: Counter[BoardSeat], part: Callable[[BoardSeat], object]
-) -> tuple[list[BoardSeat], int]:
+    gpus: Iterable[BoardPosition],
+    free: Counter[BoardPosition],
+    part: Callable[[BoardPosition], object],
+) -> tuple[list[BoardPosition], int]:
     """Match GPUs to free cards of an equal `part`; return unmatched GPUs and a count of matches."""
     left, matched = [], 0
     for gpu in gpus:

@@ -14,17 +14,17 @@ HEADING = "## What the survey must show\n"
 _DEVICES = (
     "device sits-on driver firmware type port state layer Gb/s netdev bond lid/sm gids opened-by"
 )
-_SEATS = "function below NUMA VF-of VFs of-at-most"
+_POSITIONS = "function below NUMA VF-of VFs of-at-most"
 _FUNCTIONS = "network-function vendor:device driver VF-number interfaces"
 _GPUS = "GPU class vendor:device driver below NUMA"
 
 
 def picture(survey: Survey) -> str:
     """Return a survey as tables of ports, PCI functions, network functions, GPUs and verdicts."""
-    seats = {d.seat.pci: d.seat for d in survey.devices if d.seat}
+    positions = {d.position.pci: d.position for d in survey.devices if d.position}
     tables = [
         _table(_DEVICES, [row for device in survey.devices for row in _ports(device)]),
-        _table(_SEATS, [_seat(seats[pci]) for pci in sorted(seats)]),
+        _table(_POSITIONS, [_position(positions[pci]) for pci in sorted(positions)]),
         _table(_FUNCTIONS, [_function(function) for function in survey.functions]),
         _table(_GPUS, [_gpu(gpu) for gpu in survey.gpus]),
     ]
@@ -69,20 +69,20 @@ def _gids(port: Port, netdev: str | None) -> str:
     return ",".join(str(gid.index) for gid in port.gids if gid.netdev == netdev)
 
 
-def _below(seat: PciPosition) -> str:
-    return " ".join((seat.root, *seat.path[:-1]))
+def _below(position: PciPosition) -> str:
+    return " ".join((position.root, *position.path[:-1]))
 
 
-def _seat(seat: PciPosition) -> _Row:
-    virtual = " ".join(seat.virtual_functions)
-    node, physical, total = seat.numa_node, seat.physical_function, seat.sriov_total
-    return [seat.pci, _below(seat), node, physical, virtual, total]
+def _position(position: PciPosition) -> _Row:
+    virtual = " ".join(position.virtual_functions)
+    node, physical, total = position.numa_node, position.physical_function, position.sriov_total
+    return [position.pci, _below(position), node, physical, virtual, total]
 
 
 def _function(function: Function) -> _Row:
     ids = f"{function.vendor:04x}:{function.device:04x}"
     interfaces = ", ".join(map(_netdev, function.netdevs))
-    return [function.seat.pci, ids, function.driver, function.vf_index, interfaces]
+    return [function.position.pci, ids, function.driver, function.vf_index, interfaces]
 
 
 def _netdev(netdev: Netdev) -> str:
@@ -91,5 +91,12 @@ def _netdev(netdev: Netdev) -> str:
 
 
 def _gpu(gpu: Gpu) -> _Row:
-    seat, ids = gpu.seat, f"{gpu.vendor:04x}:{gpu.device:04x}"
-    return [seat.pci, f"{gpu.pci_class:06x}", ids, gpu.driver, _below(seat), seat.numa_node]
+    position, ids = gpu.position, f"{gpu.vendor:04x}:{gpu.device:04x}"
+    return [
+        position.pci,
+        f"{gpu.pci_class:06x}",
+        ids,
+        gpu.driver,
+        _below(position),
+        position.numa_node,
+    ]

@@ -125,7 +125,7 @@ def test_functions_without_drivers_have_addresses_too(world):
     assert bare.driver is None
     autoprobe = world.root / "bus/pci/devices" / CARD / "sriov_drivers_autoprobe"
     autoprobe.write_text("1\n")
-    world.kernel.write(world.root / "bus/pci/drivers_probe", bare.seat.pci)
+    world.kernel.write(world.root / "bus/pci/drivers_probe", bare.position.pci)
     assert world.kernel.addresses == addresses(0)
 
 

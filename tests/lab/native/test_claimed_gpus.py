@@ -56,7 +56,7 @@ def offered(lab):
 @contextmanager
 def pod_with(lab, gpu):
     """A pod with one card and, by a claim, one very GPU."""
-    address = f'device.attributes["resource.kubernetes.io"].pciBusID == "{gpu.seat.pci}"'
+    address = f'device.attributes["resource.kubernetes.io"].pciBusID == "{gpu.position.pci}"'
     with claiming(lab, DRIVER, address, {RESOURCE: "1"}) as name:
         yield name
 
@@ -92,7 +92,7 @@ def test_the_card_is_one_of_those_nearest_to_the_very_gpu(claims, survey, number
     """By the tree itself; with no claim seen it would be the first free card each time."""
     gpu = survey.gpus[number]
     ways = {
-        char.path.rpartition("/")[2]: nearness(device.seat, gpu.seat).distance
+        char.path.rpartition("/")[2]: nearness(device.position, gpu.position).distance
         for device in survey.devices
         for char in device.char_devices
         if "uverbs" in char.path
@@ -110,7 +110,7 @@ def test_the_distance_is_logged(claims, survey):
         waiting.until(
             claims,
             "the distance in the agent's log",
-            lambda: f"to GPU {gpu.seat.pci}" in agent_log(claims),
+            lambda: f"to GPU {gpu.position.pci}" in agent_log(claims),
         )
 
 

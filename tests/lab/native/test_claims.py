@@ -94,7 +94,7 @@ def test_slices_have_the_form_that_the_server_keeps(lab):
 
 def test_pods_by_templates_open_the_device_nodes_of_their_cards(lab, survey):
     """Of the card that the scheduler allocated, and of no other; NCCL is told of just that one."""
-    by_address = {one.seat.pci: one for one in survey.devices}
+    by_address = {one.position.pci: one for one in survey.devices}
     published = {one["name"]: one for devices in slices(lab).values() for one in devices}
     names = [f"by-template-{number}" for number in range(3)]
     documents = [one for name in names for one in of_template(name)]

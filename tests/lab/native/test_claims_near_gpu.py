@@ -60,14 +60,14 @@ def devices_of(lab, name):
 def is_at_the_gpus_root(lab, survey, name):
     """Whether the pod opens a card at the root of its GPU, by the tree."""
     address = devices_of(lab, name)[GPUS]["resource.kubernetes.io/pciBusID"]["string"]
-    (gpu,) = (one for one in survey.gpus if str(one.seat.pci) == address)
+    (gpu,) = (one for one in survey.gpus if str(one.position.pci) == address)
     (mine,) = (one for one in doors(lab, name) if one.startswith("uverbs"))
     (card,) = (
         one
         for one in survey.devices
         if any(char.path.endswith(f"/{mine}") for char in one.char_devices)
     )
-    return card.seat.root == gpu.seat.root
+    return card.position.root == gpu.position.root
 
 
 def selecting(name, cls, *expressions):
@@ -80,7 +80,7 @@ def selecting(name, cls, *expressions):
 def test_two_requests_that_match_at_the_root_are_a_card_beside_the_very_gpu(lab, survey, number):
     """The first free card of the node is at the root of one of these at most."""
     gpu = survey.gpus[number]
-    address = f'device.attributes["resource.kubernetes.io"].pciBusID == "{gpu.seat.pci}"'
+    address = f'device.attributes["resource.kubernetes.io"].pciBusID == "{gpu.position.pci}"'
     wish = template("near")
     wish["spec"]["spec"]["devices"] = {
         "requests": [selecting("nic", "rdma-shared"), selecting("gpu", GPUS, address)],

@@ -6,10 +6,10 @@ from kube_base.frozen import replace
 from kube_rdma.model.card import CardId
 from kube_rdma.pools.rules.absence import DEVICE_GONE, MOVED
 from kube_rdma_testing.kubelet.devices import ContainerPlace
-from tests.unit.agent.world import VKE, World, hard_card, seat, until
+from tests.unit.agent.world import VKE, World, hard_card, position, until
 
 CARDS = [hard_card(number) for number in range(4)]
-FIRST, SECOND = (f"{seat(number).pci}-0" for number in (0, 1))
+FIRST, SECOND = (f"{position(number).pci}-0" for number in (0, 1))
 
 
 class AbsenceWorld(World):
@@ -127,7 +127,7 @@ async def test_a_card_of_a_record_stays_healthy_whoever_holds_what(world):
     """A network without a share moves a card too."""
     world.label("exclusive")
     networks = Networks()
-    networks.recorded = frozenset({CardId(seat(0).pci)})
+    networks.recorded = frozenset({CardId(position(0).pci)})
     async with world.serving(replace(world.doors(), networks=networks)):
         await world.all_good()
         world.leave(0, 1)

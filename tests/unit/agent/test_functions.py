@@ -110,9 +110,9 @@ class VfWorld(World):
 
 
 def physical(number, **facts):
-    seat = PciPosition(CARDS[number], "pci0000:80", (CARDS[number],), 1, sriov_total=7)
+    position = PciPosition(CARDS[number], "pci0000:80", (CARDS[number],), 1, sriov_total=7)
     netdev = Netdev(f"eth{number}", "ether", **({"up": True, "carrier": True} | facts))
-    return Function(seat, 0x8086, 0x10C9, "igb", (netdev,))
+    return Function(position, 0x8086, 0x10C9, "igb", (netdev,))
 
 
 def wish(count, *interfaces, **more):

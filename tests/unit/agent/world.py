@@ -38,20 +38,20 @@ LABEL = "vke.node.rdma.mode"
 SOCKETS = Path("/proc/net/unix")  # those of this process's network, with their paths
 
 
-def seat(number):
+def position(number):
     """The place of a card; the first half of them is on NUMA node 0."""
     pci = PciAddress(f"0000:{0x81 + number:02x}:00.0")
     return PciPosition(pci, "pci0000:80", (pci,), numa_node=number // 2)
 
 
 def hard_card(number, state=PortState.ACTIVE):
-    place = seat(number)
+    place = position(number)
     return replace(
         card(number, state),
         name=f"mlx5_{number}",
         identity=place.pci,
         pci=place.pci,
-        seat=place,
+        position=place,
         numa_node=place.numa_node,
     )
 
@@ -67,7 +67,7 @@ class World(Node):
         self.networks, self.shim, self.sandboxes = False, None, []
         up = [(Netdev(f"eth{n}", "ether", up=True, carrier=True),) for n in range(functions)]
         self.functions(
-            *(Function(seat(n), 0x15B3, 0x1017, "mlx5_core", up[n]) for n in range(functions))
+            *(Function(position(n), 0x15B3, 0x1017, "mlx5_core", up[n]) for n in range(functions))
         )
         self.folder = folder
         self.kubelet = FakeKubelet.at(folder)

@@ -70,16 +70,16 @@ def card(number, *, soft=False, virtual=False, wide=False):
     """
     pci = PciAddress(f"0000:{0x10 + number:02x}:00.1")
     physical = PciAddress(f"0000:{0x10 + number:02x}:00.0") if virtual else None
-    seat = PciPosition(pci, "pci0000:00", (pci,), 0, physical)
+    position = PciPosition(pci, "pci0000:00", (pci,), 0, physical)
     link_type = "infiniband" if wide else "ether"
     netdev = Netdev(f"ens{number}f0", link_type, up=True, carrier=True)
     rxe = device(number)
     port = replace(rxe.ports[0], netdev=netdev.name)
-    found = replace(rxe, identity=f"{rxe.name}@{netdev.name}", ports=(port,), seat=seat)
+    found = replace(rxe, identity=f"{rxe.name}@{netdev.name}", ports=(port,), position=position)
     if not soft:
         guid = f"0200:0000:0000:{pci[5:7]}01" if wide else None
         found = replace(found, name=f"mlx5_{number}", identity=pci, pci=pci, node_guid=guid)
-    return Card(CardId(pci), (found,), Function(seat, 0x15B3, 0x1021, "mlx5_core", (netdev,)))
+    return Card(CardId(pci), (found,), Function(position, 0x15B3, 0x1021, "mlx5_core", (netdev,)))
 
 
 def share(of, mode, resource=RESOURCE, *, early=False):
@@ -268,7 +268,7 @@ class World:
             (netdev,) = each.function.netdevs
             mac = f"02:00:00:00:00:{each.pci[5:7]}"
             wide = netdev.link_type == "infiniband"
-            facts = self._virtual(each, wide) if each.seat.physical_function else {}
+            facts = self._virtual(each, wide) if each.position.physical_function else {}
             if wide:
                 mac = f"00:00:00:01:fe:80:00:00:00:00:00:00:{WIDE_GUID}:{each.pci[5:7]}:01"
                 facts |= {"hardware": INFINIBAND, "kind": "ipoib"}
@@ -283,7 +283,7 @@ class World:
 
     def _virtual(self, of, wide):
         """The physical function of a card, and what its virtual one is made with."""
-        name, pci = f"pf{of.pci[5:7]}", of.seat.physical_function
+        name, pci = f"pf{of.pci[5:7]}", of.position.physical_function
         mac = f"02:00:00:00:01:{of.pci[5:7]}"
         above = self.kernel.add_link(name, mac=mac, pci=pci, mtu=9000, up=True)
         above.functions = {0: AS_MADE}

@@ -10,7 +10,7 @@ from tests.unit.attach.network_world import World, card, config, container, shar
 from tests.unit.attach.test_attach_faults import PLANS
 
 CARD, FUNCTION = card(0), card(0, virtual=True)
-PHYSICAL = FUNCTION.seat.physical_function
+PHYSICAL = FUNCTION.position.physical_function
 KINDS = {
     "a whole card": ("kube-rdma", Mode.EXCLUSIVE, CARD, {}),
     "a virtual function": ("kube-rdma", Mode.SRIOV, FUNCTION, {}),
@@ -36,7 +36,7 @@ def ended(request):
 
 async def test_what_was_pulled_out_needs_no_way_back(made, ended):
     world, of = made
-    for pci in filter(None, (of.pci, of.seat.physical_function)):
+    for pci in filter(None, (of.pci, of.position.physical_function)):
         world.kernel.unplug(pci)
     if ended:
         world.end(1)

@@ -38,7 +38,7 @@ from kube_rdma.pools.rails import NodeRails
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit import pod_networks as pods
 from tests.kit.claims import pool
-from tests.kit.nodes import device, function, physical_with_virtual, seat
+from tests.kit.nodes import device, function, physical_with_virtual, position
 from tests.kit.nodes import node as survey_of
 from tests.kit.pod_networks import card, network, share, wish
 from tests.unit.attach import network_world
@@ -165,7 +165,7 @@ async def test_a_pool_that_is_watched_is_not_asked_for():
 )
 def test_a_pod_gets_no_interface_with_the_node_s_own_address(needed):
     """Though no default route leads through it: a host-device network would cut the node off."""
-    one = function(seat(0x81), "ens1f0")
+    one = function(position(0x81), "ens1f0")
     wanted = [wish(of=network(kind=NetworkKind.DEVICE, device="ens1f0", resource=None))]
     links = [SeenLink("ens1f0", 7, 1500, "02:00:00:00:00:01", True)]
     pod_nics(wanted, [], host_network(survey_of(one).survey, links))
@@ -176,8 +176,8 @@ def test_a_pod_gets_no_interface_with_the_node_s_own_address(needed):
 
 def test_the_guids_of_the_node_are_those_that_ports_can_have():
     """In the form in which pods ask for them; a fresh virtual function has zeros."""
-    first = device(1, seat(0x81), node_guid="0200:0a00:0000:0001")
-    others = (device(2, seat(0x82)), device(3, seat(0x83), node_guid="0000:0000:0000:0000"))
+    first = device(1, position(0x81), node_guid="0200:0a00:0000:0001")
+    others = (device(2, position(0x82)), device(3, position(0x83), node_guid="0000:0000:0000:0000"))
     found = host_network(survey_of(devices=(first, *others, device(4, None, "eth4"))).survey, ())
     assert found.guids == (("mlx5_1", first.pci, "02:00:0a:00:00:00:00:01"),)
     assert found.soft == "rxe"

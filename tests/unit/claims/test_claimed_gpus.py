@@ -20,12 +20,14 @@ from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from tests.kit.beside import beside
-from tests.kit.nodes import hard_card, node, seat
+from tests.kit.nodes import hard_card, node, position
 from tests.unit.agent.world import until
 
 DRIVER, NODE, NIC = "gpu.nvidia.com", "node-1", "rdma/nic"
-GPUS = tuple(Gpu(seat(bus, numa=bus >> 7), 0x030200, 0x10DE, 0x2330, "nvidia") for bus in (3, 0x83))
-PLACES = [gpu.seat for gpu in GPUS]
+GPUS = tuple(
+    Gpu(position(bus, numa=bus >> 7), 0x030200, 0x10DE, 0x2330, "nvidia") for bus in (3, 0x83)
+)
+PLACES = [gpu.position for gpu in GPUS]
 
 
 def slice_of(node=NODE, *, name="gpus", words=("pciBusID", "resource.kubernetes.io/pciBusID")):
@@ -102,8 +104,8 @@ async def view(server, kubelet, tmp_path, request):
         yield view
 
 
-async def seats(view):
-    return [gpu.seat for gpu in await view.free_gpus(NIC)]
+async def positions(view):
+    return [gpu.position for gpu in await view.free_gpus(NIC)]
 
 
 async def followed(view):
@@ -116,10 +118,10 @@ async def test_every_gpu_that_nobody_holds_counts(view, kubelet):
         SliceDevice(DRIVER, NODE, "gpu-0"),
         SliceDevice(DRIVER, NODE, "gpu-1"),
     }
-    assert await seats(view) == PLACES
+    assert await positions(view) == PLACES
     device = SliceDevice(DRIVER, NODE, "gpu-0")
     kubelet.pod_resources.claimed = [ClaimedDevice("team", "old", "c", device)]
-    assert await seats(view) == PLACES[1:]
+    assert await positions(view) == PLACES[1:]
 
 
 @pytest.mark.parametrize("way", ["spec", "template"])
@@ -129,7 +131,7 @@ async def test_the_gpus_of_a_starting_pod_alone_count(view, server, way):
     server.put(RESOURCE_CLAIM, claim("mine", "gpu-1"))
     named = {"template": ("mine",)} if way == "template" else {}
     server.put(POD, pod("train", *(() if named else ("mine",)), **named))
-    assert await seats(view) == PLACES[1:]
+    assert await positions(view) == PLACES[1:]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +150,7 @@ async def test_other_pods_say_nothing(view, server, document):
     server.put(RESOURCE_CLAIM, claim("mine", "gpu-1"))
     server.put(RESOURCE_CLAIM, claim("waiting"))
     server.put(POD, document)
-    assert await seats(view) == PLACES
+    assert await positions(view) == PLACES
 
 
 @pytest.mark.parametrize("right", [("get", "resourceclaims"), ("list", "pods")])
@@ -157,14 +159,14 @@ async def test_without_a_right_all_free_ones_count(view, server, right):
     server.put(RESOURCE_CLAIM, claim("mine", "gpu-1"))
     server.put(POD, pod("train", "mine"))
     server.forbidden.add(right)
-    assert await seats(view) == PLACES
+    assert await positions(view) == PLACES
 
 
 async def test_a_slice_that_goes_takes_its_gpus_along(view, server):
     await followed(view)
     server.remove(RESOURCE_SLICE, f"{NODE}-gpus")
     await until(lambda: not claim_gpus(view.slices.slices(), GPUS))
-    assert await seats(view) == []
+    assert await positions(view) == []
 
 
 async def test_where_the_kind_is_not_served_it_is_waited_for(view, server):

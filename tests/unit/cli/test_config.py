@@ -18,7 +18,7 @@ from kube_rdma.hardware import survey
 from kube_rdma.lib.text.reader import read_all
 from kube_rdma.pools.documents.config import DIALECTS, schema
 from kube_rdma_lab.native.tree_text import unpack
-from tests.kit.nodes import device, function, seat
+from tests.kit.nodes import device, function, position
 from tests.kit.nodes import node as node_of
 from tests.unit.kube_client.test_connect import Server, answer
 
@@ -213,9 +213,9 @@ async def test_a_card_with_the_address_of_the_named_node_is_spared_and_told(
     node = {"metadata": meta, "spec": {}, "status": {"addresses": addresses}}
 
     def take(*, own):
-        card = function(seat(0x81), "ens1f0")
+        card = function(position(0x81), "ens1f0")
         netdevs = (replace(card.netdevs[0], needed=own().get("10.1.0.5")),)
-        one = device(0, card.seat, "ens1f0")
+        one = device(0, card.position, "ens1f0")
         return node_of(replace(card, netdevs=netdevs), devices=(one,)).survey
 
     monkeypatch.setattr(survey, "take_survey", take)

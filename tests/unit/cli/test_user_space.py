@@ -114,7 +114,7 @@ def test_a_record_of_the_node_has_its_groups(machine):
 def test_the_group_of_a_function_that_vfio_drives_is_read(more, group, tmp_path):
     unpack((CASE / "tree.txt").read_text() + more, tmp_path)
     survey = read_survey(tmp_path)
-    assert {one.seat.pci: one.group for one in survey.functions if one.group} == (
+    assert {one.position.pci: one.group for one in survey.functions if one.group} == (
         {VF: group} if group else {}
     )
     assert survey.faults == ()

@@ -41,7 +41,7 @@ from kube_rdma.model.late_binding import PodName
 from kube_rdma.model.pools import RailRecord
 from kube_rdma.reports import cluster as objects
 from kube_rdma_testing.cluster.server import FakeServer
-from tests.kit.nodes import function, node, seat
+from tests.kit.nodes import function, node, position
 from tests.unit.fabric.world import FabricWorld
 
 KINDS = (*(DAEMON_SETS, DEPLOYMENTS, objects.EVENT, objects.BINDING), *(IP_POOL, DEFINITION, POD))
@@ -204,7 +204,7 @@ async def test_files_of_vfio_are_absent_where_the_hosts_folder_is_seen(
 ):
     for name in ("infiniband", *(f"vfio/{one}" for one in there)):
         (tmp_path / name).mkdir(parents=True)
-    card = replace(function(seat(0x81), driver="vfio-pci"), group=IommuGroup(41))
+    card = replace(function(position(0x81), driver="vfio-pci"), group=IommuGroup(41))
     monkeypatch.setattr(evidence, "_DEV", (tmp_path / "infiniband",))
     monkeypatch.setattr(evidence, "take_survey", lambda: node(card, rdma_cm=None).survey)
     monkeypatch.setattr(evidence, "with_uses", lambda survey: survey)

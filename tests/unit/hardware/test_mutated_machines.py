@@ -66,7 +66,7 @@ def shown(survey, root):
     ibdev2netdev(survey)
     topology_text(survey, matrix(survey))
     topology_svg(node_topology(survey), "x")
-    nets = [PlacedNet(one.name, one.seat, one.numa_node) for one in survey.devices]
+    nets = [PlacedNet(one.name, one.position, one.numa_node) for one in survey.devices]
     settings.topology_file(nets, facts_of(nets, root))
 
 

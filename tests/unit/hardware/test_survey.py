@@ -10,7 +10,7 @@ from kube_rdma.adapters.kernel.netlink.events import LOST, News, RtnlEvent, Ueve
 from kube_rdma.hardware.kernel_events import CardEvents
 from kube_rdma.hardware.survey import OwnAddresses, read_own
 from kube_rdma.model.kubernetes import NodeState
-from tests.kit.nodes import device, function, node, seat
+from tests.kit.nodes import device, function, node, position
 from tests.unit.kube_client.test_connect import Server, answer
 
 ADDRESSES = (("Hostname", "node-1"), ("InternalIP", "10.1.0.5"), ("ExternalIP", "192.0.2.5"))
@@ -53,7 +53,8 @@ async def test_a_node_that_is_not_there_is_said(tmp_path):
 
 
 SURVEY = node(
-    function(seat(0x81), "eth0"), devices=(device(1, None, "veth1"), device(0, seat(0x81), "eth0"))
+    function(position(0x81), "eth0"),
+    devices=(device(1, None, "veth1"), device(0, position(0x81), "eth0")),
 ).survey
 
 

@@ -156,8 +156,8 @@ def test_each_interface_has_an_address_of_its_card_s_rail(name):
     held = [share(one, resource=NIC) for one in reversed(eight)][: limits[NIC]]
     wishes = [wish(number, made[one].network) for number, one in enumerate(named)]
     rails = dict(host.rails)
-    for one, seat in zip(named, pod_nics(wishes, held, host), strict=True):
-        assert made[one].ipam.pool_for(rails[seat.card.id]) == f"rail-{rails[seat.card.id]}"
+    for one, nic in zip(named, pod_nics(wishes, held, host), strict=True):
+        assert made[one].ipam.pool_for(rails[nic.card.id]) == f"rail-{rails[nic.card.id]}"
 
 
 @pytest.fixture(scope="module")

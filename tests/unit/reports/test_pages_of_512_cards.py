@@ -194,7 +194,7 @@ def node_of_eight(*, down):
         )
     survey = replace(SURVEY, devices=devices, functions=functions)
     links = tuple(
-        replace(LINKS[0], name=f"eth{n}", pci=one.seat.pci, addresses=(f"10.{n}.0.1/16",))
+        replace(LINKS[0], name=f"eth{n}", pci=one.position.pci, addresses=(f"10.{n}.0.1/16",))
         for n, one in enumerate(functions)
     )
     return replace(HEALTHY, survey=survey, links=links, routes=None)

@@ -41,7 +41,7 @@ def act(world, now, wanted, **more):
 
 def functions(world):
     """The virtual functions of the card, as a survey sees them."""
-    return [one for one in world.survey().functions if one.seat.physical_function == world.card]
+    return [one for one in world.survey().functions if one.position.physical_function == world.card]
 
 
 @contextmanager
@@ -69,7 +69,7 @@ class Making:
 
     def test_a_card_gets_all_that_it_can_have_at_once(self, world):
         world.sriov().make(act(world, 0, 7))
-        assert len({one.seat.pci for one in functions(world)}) == 7
+        assert len({one.position.pci for one in functions(world)}) == 7
 
     def test_another_number_goes_by_way_of_none(self, world):
         world.sriov().make(act(world, 0, 2))

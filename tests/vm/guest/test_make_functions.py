@@ -37,7 +37,7 @@ class RealWorld:
 
     def addresses(self):
         return {
-            one.seat.pci: (NET / netdev.name / "address").read_text().strip()
+            one.position.pci: (NET / netdev.name / "address").read_text().strip()
             for one in functions(self)
             for netdev in one.netdevs
         }

@@ -75,18 +75,18 @@ def test_functions_have_addresses_of_their_own_and_know_their_card(card, functio
     assert (card / "sriov_totalvfs").read_text() == "7\n"
 
 
-def test_the_survey_s_reader_sees_the_same_seats(card, functions):
-    """The card's seat names its functions, theirs the card; both hang from the second socket."""
+def test_the_survey_s_reader_sees_the_same_positions(card, functions):
+    """The card's names its functions, theirs the card; both hang from the second socket."""
     physical = str(card.resolve().relative_to("/sys"))
     tree = SysfsTree(Path("/sys"))
     pci = PciTree(tree)
-    seat = pci.seat(physical)
-    assert (seat.pci, seat.numa_node, seat.sriov_total) == (card.resolve().name, 1, 7)
-    assert [seat.root, *seat.path] == physical.split("/")[1:]
-    assert list(seat.virtual_functions) == [function.name for function in functions]
+    position = pci.position(physical)
+    assert (position.pci, position.numa_node, position.sriov_total) == (card.resolve().name, 1, 7)
+    assert [position.root, *position.path] == physical.split("/")[1:]
+    assert list(position.virtual_functions) == [function.name for function in functions]
     for function in functions:
-        theirs = pci.seat(str(function.relative_to("/sys")))
-        assert (theirs.physical_function, theirs.numa_node) == (seat.pci, 1)
+        theirs = pci.position(str(function.relative_to("/sys")))
+        assert (theirs.physical_function, theirs.numa_node) == (position.pci, 1)
     pci.check_relations()
     assert tree.faults == []
 
@@ -98,11 +98,11 @@ def test_soft_roce_on_a_function_is_surveyed_with_its_numa_node(functions, link)
     until(lambda: port_of("rxev").state is PortState.ACTIVE)
     found = device(take_survey(), "rxev")
     assert (found.identity, found.numa_node) == (f"rxev@{name}", 1)
-    assert (found.pci, found.seat.pci) == (None, functions[0].name)
+    assert (found.pci, found.position.pci) == (None, functions[0].name)
 
 
 def test_functions_are_numbered_and_the_card_is_theirs(card, functions):
-    found = {f.seat.pci: f for f in take_survey().functions}
+    found = {f.position.pci: f for f in take_survey().functions}
     for number, function in enumerate(functions):
         shown = found[function.name]
         assert (shown.vf_index, shown.driver) == (number, "igbvf")
@@ -116,7 +116,7 @@ def test_a_function_inside_a_pod_is_found_by_its_address(functions, pods):
     """Here it has no interface any more; in the pod's namespace one names it."""
     survey = take_survey()
     for name, function in zip(pods, functions, strict=True):
-        (here,) = [f for f in survey.functions if f.seat.pci == function.name]
+        (here,) = [f for f in survey.functions if f.position.pci == function.name]
         assert here.netdevs == ()
         (there,) = [link for link in links_inside(Path("/run/netns", name)) if link.pci]
         assert (there.name, there.pci) == ("net1", function.name)

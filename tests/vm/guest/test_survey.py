@@ -29,9 +29,9 @@ def test_a_machine_without_devices_is_surveyed_without_a_fault():
 
 def test_a_display_without_a_driver_is_a_gpu_on_its_socket():
     (gpu,) = take_survey().gpus
-    assert (gpu.pci_class >> 16, gpu.driver, gpu.seat.numa_node) == (3, None, 0)
-    assert gpu.seat.path[-1] == gpu.seat.pci
-    assert len(gpu.seat.path) == 2
+    assert (gpu.pci_class >> 16, gpu.driver, gpu.position.numa_node) == (3, None, 0)
+    assert gpu.position.path[-1] == gpu.position.pci
+    assert len(gpu.position.path) == 2
 
 
 def test_a_soft_device_sits_where_its_card_does(cards, link):
@@ -42,8 +42,8 @@ def test_a_soft_device_sits_where_its_card_does(cards, link):
     assert [d.identity for d in survey.devices] == [f"rxe{n}@{cards[n]}" for n in (0, 1)]
     assert [d.numa_node for d in survey.devices] == [0, 1]
     assert {(d.pci, d.driver, d.node_type) for d in survey.devices} == {(None, None, "CA")}
-    functions = {n.name: f.seat for f in survey.functions for n in f.netdevs}
-    assert [d.seat for d in survey.devices] == [functions[card] for card in cards]
+    functions = {n.name: f.position for f in survey.functions for n in f.netdevs}
+    assert [d.position for d in survey.devices] == [functions[card] for card in cards]
 
 
 def test_network_functions_show_their_interfaces_as_ip_does(cards):

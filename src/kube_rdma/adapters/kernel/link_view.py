@@ -136,8 +136,8 @@ def _merge_device(device: Device, link: LinkDevice, known: Mapping[str, Netdev])
         if device.identity == device.name
         else device.identity,
         firmware=link.firmware or device.firmware,
-        # Seat and node of a soft device are its interface's; without one here there is none.
-        seat=None if soft and netdev is None else device.seat,
+        # Position and node of a soft device are its interface's; without one here there is none.
+        position=None if soft and netdev is None else device.position,
         numa_node=None if soft and netdev is None else device.numa_node,
         ports=ports,
     )

@@ -39,8 +39,8 @@ def wanted(
     These are the interfaces of the pod's cards with their bonds, those that networks name, and the
     physical ones of virtual functions.
     """
-    on = {one.seat.pci: [each.name for each in one.netdevs] for one in survey.functions}
-    above = {one.seat.pci: one.seat.physical_function for one in survey.functions}
+    on = {one.position.pci: [each.name for each in one.netdevs] for one in survey.functions}
+    above = {one.position.pci: one.position.physical_function for one in survey.functions}
     at = {name: pci for pci, names in on.items() for name in names}
     cards = [card for share in granted for card in share.cards]
     # As placement.link_of looks for them.
@@ -67,7 +67,7 @@ def wanted(
 def agree(survey: Survey, names: Sequence[str], links: Iterable[model.SeenLink]) -> bool:
     """Return whether all of these interfaces exist and are on the cards of the survey."""
     seen = {str(link.name): link for link in links}
-    cards = {each.name: one.seat.pci for one in survey.functions for each in one.netdevs}
+    cards = {each.name: one.position.pci for one in survey.functions for each in one.netdevs}
     ports = {port.netdev for device in survey.devices for port in device.ports}
     for name in names:
         link = seen.get(name)
@@ -94,7 +94,7 @@ def with_ways(host: model.HostNetwork, ways: Iterable[model.LinkWays]) -> model.
 def host_network(survey: Survey, links: Sequence[model.SeenLink]) -> model.HostNetwork:
     """Return the node's own interfaces, each with its PCI function, without those in pods."""
     pairs = ((one, netdev) for one in survey.functions for netdev in one.netdevs)
-    netdevs = {netdev.name: (one.seat.pci, netdev) for one, netdev in pairs}
+    netdevs = {netdev.name: (one.position.pci, netdev) for one, netdev in pairs}
     numbers = {str(link.name): link.index for link in links}
     virtual = dict(_virtual(survey, numbers))
     host_links = []
@@ -144,13 +144,13 @@ def _virtual(
 ) -> Iterator[tuple[PciAddress, FunctionPlace]]:
     """Yield the virtual functions whose physical one has an interface on the node."""
     physical = {
-        function.seat.pci: PlannedHostLink(numbers[netdev.name], netdev.name)
+        function.position.pci: PlannedHostLink(numbers[netdev.name], netdev.name)
         for function in survey.functions
         for netdev in function.netdevs[:1]
         if netdev.name in numbers
     }
     for function in survey.functions:
-        above = function.seat.physical_function
+        above = function.position.physical_function
         if above in physical and function.vf_index is not None:
             place = FunctionPlace(physical[above], above, function.vf_index)
-            yield function.seat.pci, place
+            yield function.position.pci, place

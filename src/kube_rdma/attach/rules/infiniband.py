@@ -56,7 +56,7 @@ def awaits_port(nic: PodNic) -> bool:
     A card's own port was judged with the card; that of a virtual function comes up only when the
     subnet manager knows of it.
     """
-    place = nic.card.seat if nic.card else None
+    place = nic.card.position if nic.card else None
     virtual = nic.link.virtual or (place and place.physical_function)
     network = nic.network
     asked = network.function if isinstance(network, kinds.DeviceNetwork) else None

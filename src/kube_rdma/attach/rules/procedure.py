@@ -308,7 +308,7 @@ def attached(
         names = [name for name in rdma_names((plan,), (nic,)) if name in by_name]
         device = by_name[names[0]] if names else None
         gid = _gid(device, plan) if device else None
-        place = nic.card.seat if nic.card else None
+        place = nic.card.position if nic.card else None
         interfaces.append(
             attachment.AttachedInterface(
                 network=plan.network,
@@ -378,7 +378,7 @@ def _used(device: Device, plan: attachment.Plan, card: Card | None) -> UsedDevic
         gid_index=gid.index if gid else None,
         place=PlacedNet(
             device.name,
-            device.seat or (card.seat if card else None),
+            device.position or (card.position if card else None),
             card.numa_node if card else device.numa_node,
         ),
     )

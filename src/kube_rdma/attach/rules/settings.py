@@ -176,7 +176,7 @@ def known_devices(cards: Iterable[Card], made: Iterable[UsedDevice] = ()) -> tup
     linked, every = [*made], []
     for card in cards:
         for device in card.devices:
-            place = PlacedNet(device.name, device.seat or card.seat, card.numa_node)
+            place = PlacedNet(device.name, device.position or card.position, card.numa_node)
             for port in device.own_ports:
                 infiniband = port.link_layer is LinkLayer.INFINIBAND
                 used = UsedDevice(device.name, port.number, "", infiniband=infiniband, place=place)
@@ -282,18 +282,20 @@ def topology_file(nets: Sequence[PlacedNet], facts: TopologyFacts) -> str:
     top = Element("system", version=VERSION)
     numa_nodes = {*facts.masks, *(_numa_node(net) for net in nets)}
     cpus = {numa: _cpu(top, numa, facts) for numa in sorted(numa_nodes)}
-    for net in sorted(nets, key=lambda net: (net.seat.path if net.seat else (), net.name)):
+    for net in sorted(nets, key=lambda net: (net.position.path if net.position else (), net.name)):
         above = cpus[_numa_node(net)]
         # From the top down. NCCL goes up two steps at once, so it sees one port of each switch.
-        for pci in net.seat.path[::-1][::2][::-1] if net.seat else ():
-            above = _pci(above, pci, facts, is_card=net.seat is not None and pci == net.seat.pci)
+        for pci in net.position.path[::-1][::2][::-1] if net.position else ():
+            above = _pci(
+                above, pci, facts, is_card=net.position is not None and pci == net.position.pci
+            )
         nic = above.find("nic")
         SubElement(SubElement(above, "nic") if nic is None else nic, "net", name=net.name)
     return "\n".join(_lines(top)) + "\n"
 
 
 def _numa_node(net: PlacedNet) -> int:
-    numa_node = net.seat.numa_node if net.seat else net.numa_node
+    numa_node = net.position.numa_node if net.position else net.numa_node
     return -1 if numa_node is None else numa_node
 
 

@@ -142,7 +142,7 @@ def refuse_late_mac(entry: MatchedEntry, link: HostLink, card: Card | None) -> N
 
 def no_link(entry: MatchedEntry, card: Card, pod: str | None) -> Refused:
     """Return the refusal for a card whose interface is not on the node, but perhaps in `pod`."""
-    what = "virtual function" if card.seat and card.seat.physical_function else "card"
+    what = "virtual function" if card.position and card.position.physical_function else "card"
     if card.function and card.function.for_programs:
         problem = f"{what} {card.name} has no interface: its driver is {card.function.driver}"
         remedy = "Name no network for it, or bind it to the driver of a network card"
@@ -168,13 +168,13 @@ def differing(step: SetFunction, seen: PodView) -> tuple[str, ...]:
 
 
 def _no_place(entry: MatchedEntry, link: HostLink, card: Card | None) -> Refused:
-    seat = card.seat if card else None
-    if seat and seat.physical_function:
-        above = seat.physical_function
+    position = card.position if card else None
+    if position and position.physical_function:
+        above = position.physical_function
         problem = f"{link.name} cannot be set up: its physical function has no interface here"
         remedy = f'Let the node keep the interface of {above}, or write "type": "host-device"'
         return refused(entry, "type", problem, remedy)
-    physical = seat is not None and seat.sriov_total is not None
+    physical = position is not None and position.sriov_total is not None
     what = "a physical one" if physical else "not one"
     type_ = "ib-sriov" if isinstance(entry.network, kinds.IbSriovNetwork) else "sriov"
     problem = f"{type_} is for virtual functions, and {link.name} is {what}"

@@ -130,11 +130,15 @@ def _facts(card: Card) -> Facts:
     ports = [port for device in card.devices for port in device.ports]
     active = [port for port in ports if port.state is PortState.ACTIVE]
     layers = [port.link_layer for port in ports if port.link_layer is not LinkLayer.UNKNOWN]
-    seat, numa, device = card.seat, card.numa_node, card.devices[0] if card.devices else None
+    position, numa, device = (
+        card.position,
+        card.numa_node,
+        card.devices[0] if card.devices else None,
+    )
     driver = card.function.driver if card.function else device.driver if device else None
     return {
-        f"{STANDARD}pciBusID": seat.pci if seat else None,
-        f"{STANDARD}pcieRoot": seat.root if seat else None,
+        f"{STANDARD}pciBusID": position.pci if position else None,
+        f"{STANDARD}pcieRoot": position.root if position else None,
         f"{STANDARD}numaNode": numa if numa is not None and numa >= 0 else None,
         "rdmaDevice": device.name if device else None,
         "interface": _interface(card, ports),
@@ -164,7 +168,7 @@ def _kind(card: Card) -> str:
         return "sf"
     if any(device.is_soft for device in card.devices):
         return "soft"
-    return "vf" if card.seat and card.seat.physical_function else "pf"
+    return "vf" if card.position and card.position.physical_function else "pf"
 
 
 def _attributes(facts: Facts) -> model.Attributes:

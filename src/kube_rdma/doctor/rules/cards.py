@@ -46,7 +46,7 @@ def _no_driver(seen: Observation) -> Iterator[Finding]:
     """Pods wait for a resource that no node has."""
     survey = survey_of(seen)
     severity = Severity.ADVICE if survey.devices or seen.specs == () else Severity.ERROR
-    whole = [one for one in survey.functions if one.seat.physical_function is None]
+    whole = [one for one in survey.functions if one.position.physical_function is None]
     known = {(one.vendor, one.device): one.driver for one in whole if one.driver}
     for function in whole:
         driver = known.get((function.vendor, function.device))
@@ -55,10 +55,10 @@ def _no_driver(seen: Observation) -> Iterator[Finding]:
         remedy = "modprobe its driver (mlx5_core, bnxt_en, ice, …); dmesg says why it failed"
         if driver is not None:
             place = quote(f"/sys/bus/pci/drivers/{driver}/bind")
-            remedy = f"If it is meant to be used: echo {quote(function.seat.pci)} > {place}"
+            remedy = f"If it is meant to be used: echo {quote(function.position.pci)} > {place}"
         yield Finding(
-            function.seat.pci,
-            f"{function.seat.pci} ({function.vendor:04x}:{function.device:04x}) has no driver",
+            function.position.pci,
+            f"{function.position.pci} ({function.vendor:04x}:{function.device:04x}) has no driver",
             "Its driver is not loaded, or released it",
             remedy,
             severity,
@@ -70,13 +70,13 @@ def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
     survey = survey_of(seen)
     if survey.devices and all(pool.cards for pool in verdict(seen).pools):
         return
-    with_device = {device.seat.pci for device in survey.devices if device.seat}
+    with_device = {device.position.pci for device in survey.devices if device.position}
     by_driver: dict[str, list[Function]] = {}
     for function in survey.functions:
         if function.driver and function.driver in RDMA_MODULES and function.netdevs:
             by_driver.setdefault(function.driver, []).append(function)
     for driver, functions in by_driver.items():
-        bare = [one for one in functions if one.seat.pci not in with_device]
+        bare = [one for one in functions if one.position.pci not in with_device]
         if not bare or len(bare) < len(functions):
             continue  # functions differ by what they are configured to be
         module = RDMA_MODULES[driver]
@@ -137,7 +137,7 @@ def _bonds(seen: Observation) -> Iterator[Finding]:
     """A pool leaves a card out, or attaching fails with "Device or resource busy"."""
     survey = survey_of(seen)
     usable = {one.device.name for one in discovery.judge(survey) if one.usable}
-    at, pools = {one.seat.pci: one for one in survey.functions}, seen.specs or ()
+    at, pools = {one.position.pci: one for one in survey.functions}, seen.specs or ()
     for card in node_health.node_cards(survey):
         specs = [one for one in pools if spared(one, card, at) or not why_not(one, card, at)]
         for device, port in ((d, p) for d in card.devices for p in d.own_ports):
@@ -243,7 +243,9 @@ def _refused(seen: Observation) -> Iterator[Finding]:
 def _empty_pool(seen: Observation) -> Iterator[Finding]:
     """A resource has 0 shares. The evidence has reasons."""
     verdict_now = verdict(seen)
-    functions = {one.function.seat.pci: one.function for one in verdict_now.cards if one.function}
+    functions = {
+        one.function.position.pci: one.function for one in verdict_now.cards if one.function
+    }
     for pool in verdict_now.pools:
         if pool.cards:
             continue
@@ -344,7 +346,7 @@ def _open_fabric(seen: Observation) -> Iterator[Finding]:
         names = [
             device.name
             for card in pool.cards
-            if card.seat and card.seat.physical_function is None
+            if card.position and card.position.physical_function is None
             for device in card.devices
             if any(port.link_layer is LinkLayer.INFINIBAND for port in device.ports)
         ]
@@ -391,9 +393,11 @@ def slow_pcie(seen: Observation) -> Iterator[Finding]:
     for link in seen.pcie or ():
         if link.width >= link.most_width and link.speed >= link.most_speed:
             continue
-        names = [one.name for one in survey.devices if one.seat and one.seat.pci == link.pci]
+        names = [
+            one.name for one in survey.devices if one.position and one.position.pci == link.pci
+        ]
         what, ends, part = "PCIe", "card and slot", "the card in its slot, or its riser"
-        placed = [(one.name, one.seat.path) for one in survey.devices if one.seat]
+        placed = [(one.name, one.position.path) for one in survey.devices if one.position]
         if below := [one for one in placed if link.pci in one[1][:-1]]:
             names, path = [name for name, _ in below], below[0][1]
             port = path[path.index(link.pci) - 1]
@@ -446,7 +450,7 @@ def redirected(seen: Observation) -> Iterator[Finding]:
         return
     redirecting = {one.pci for one in seen.bridges or () if one.acs & REDIRECT}
     ways = [
-        (device.name, gpu.seat.pci, hit)
+        (device.name, gpu.position.pci, hit)
         for device, gpu, ports in _ways(seen.survey)
         if (hit := [port for port in ports if port in redirecting])
     ]
@@ -492,7 +496,7 @@ def _ways(survey: Survey) -> Iterator[tuple[Device, Gpu, tuple[PciAddress, ...]]
     """Yield each whole card with each GPU below the same PCIe switch, and the ports between."""
     for device, position in whole_cards(survey):
         for gpu in survey.gpus:
-            if ports := ports_between(position, gpu.seat):
+            if ports := ports_between(position, gpu.position):
                 yield device, gpu, ports
 
 

@@ -62,7 +62,7 @@ def unrouted(link: ObservedLink, routes: Iterable[ObservedRoute]) -> Iterator[st
 def whole_cards(survey: Survey) -> Iterator[tuple[Device, PciPosition]]:
     """Yield devices that are a whole PCI function, no virtual or sub-function, with its place."""
     for device in survey.devices:
-        position = device.seat
+        position = device.position
         if position is None or position.physical_function is not None:
             continue
         if device.pci and not device.auxiliary:

@@ -96,7 +96,7 @@ def _topology_policy(seen: Observation) -> Iterator[Finding]:
     assert seen.survey is not None
     policy = _kubelet(seen).topology_policy
     nodes = {device.numa_node for device in seen.survey.devices} - {None}
-    gpus = {gpu.seat.numa_node for gpu in seen.survey.gpus} - {None}
+    gpus = {gpu.position.numa_node for gpu in seen.survey.gpus} - {None}
     if policy == "none" and len(nodes) > 1 and len(gpus) > 1:
         yield Finding(
             "kubelet",

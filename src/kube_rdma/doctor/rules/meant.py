@@ -48,7 +48,7 @@ def meant(seen: Observation) -> Mapping[str, tuple[str, ...]]:
 
 @lru_cache(1)  # likewise
 def _meant(survey: Survey, pools: tuple[PoolSpec, ...] | None) -> Mapping[str, tuple[str, ...]]:
-    functions = {one.seat.pci: one for one in survey.functions}
+    functions = {one.position.pci: one for one in survey.functions}
     found: dict[str, tuple[str, ...]] = {}
     for card in node_health.node_cards(survey):
         specs = [one for one in pools or () if why_not(one, card, functions) is None]
@@ -100,10 +100,12 @@ def kinds_of(survey: Survey) -> Mapping[str, str]:
     storage from those with one for compute.
     """
     found = {}
-    for device, seat in whole_cards(survey):
-        slot = [one for one in survey.functions if one.seat.pci[:-1] == seat.pci[:-1]]
-        whole = "".join(one.seat.pci[-1] for one in slot if not one.seat.physical_function)
-        own = (f"{one.vendor:04x}:{one.device:04x}" for one in slot if one.seat.pci == seat.pci)
+    for device, position in whole_cards(survey):
+        slot = [one for one in survey.functions if one.position.pci[:-1] == position.pci[:-1]]
+        whole = "".join(one.position.pci[-1] for one in slot if not one.position.physical_function)
+        own = (
+            f"{one.vendor:04x}:{one.device:04x}" for one in slot if one.position.pci == position.pci
+        )
         layers = [str(port.link_layer) for port in device.own_ports]
-        found[device.name] = f"{device.driver} {next(own, '')} {whole}/{seat.pci[-1]} {layers}"
+        found[device.name] = f"{device.driver} {next(own, '')} {whole}/{position.pci[-1]} {layers}"
     return found

@@ -35,8 +35,8 @@ def addresses(
     """
     held = tuple(_held_ones(evidence, placed))
     names = {one.interface for one in held}
-    seats = [one for one in placed if one.entry.ask.interface not in names]
-    request = _request(evidence, seats)
+    interfaces = [one for one in placed if one.entry.ask.interface not in names]
+    request = _request(evidence, interfaces)
     refuse_namespace(request, evidence.ip_pools)
     catalog = {
         name: subpools(pool)
@@ -54,8 +54,8 @@ def addresses(
         used.add(address)
         allocations[nic.interface].append(_allocation(nic.interface, subpool, address))
         if asked is None:
-            seat = next(one for one in seats if one.entry.ask.interface == nic.interface)
-            words.append((nic.interface, _word(address, subpool, seat, evidence)))
+            placed_nic = next(one for one in interfaces if one.entry.ask.interface == nic.interface)
+            words.append((nic.interface, _word(address, subpool, placed_nic, evidence)))
     fresh = (
         of_allocations(nic.interface, allocations[nic.interface], evidence.ip_pools[nic.pool])
         for nic in request.nics
@@ -63,23 +63,23 @@ def addresses(
     return (*held, *fresh), tuple(words)
 
 
-def _request(evidence: PodEvidence, seats: Sequence[PodNic]) -> ipam.AddressRequest:
+def _request(evidence: PodEvidence, interfaces: Sequence[PodNic]) -> ipam.AddressRequest:
     """Return the request to IPAM for these interfaces, without pools that could not be read."""
     nics = []
-    for seat in seats:
-        pools = seat.entry.network.pools
+    for nic in interfaces:
+        pools = nic.entry.network.pools
         name = next((one for one in pools if one in evidence.ip_pools), None)
         if name is None and pools and evidence.pools_seen:
             name = pools[0]  # refused
         if name is not None:
-            asked = tuple(one.address for one in seat.entry.ask.addresses)
+            asked = tuple(one.address for one in nic.entry.ask.addresses)
             pool = evidence.ip_pools.get(name)
             ranges = pool.ranges if pool else ()
             own = [one for one in ranges if any(address in one.subnet for address in asked)]
             # A rail that the pool has addresses for: the card's own is known on its node alone.
             rails = [one.rail for one in own or ranges]
             rail = None if None in rails or not rails else rails[0]
-            nics.append(ipam.NicRequest(seat.entry.ask.interface, name, rail, asked))
+            nics.append(ipam.NicRequest(nic.entry.ask.interface, name, rail, asked))
     return ipam.AddressRequest(
         ContainerId("none"), ipam.PodUid(""), tuple(nics), evidence.template.namespace
     )
@@ -110,8 +110,8 @@ def _allocation(
     )
 
 
-def _word(address: ipam.Address, subpool: Subpool, seat: PodNic, evidence: PodEvidence) -> StandIn:
-    word, names = _WORDS[address.version], seat.entry.network.pools
+def _word(address: ipam.Address, subpool: Subpool, nic: PodNic, evidence: PodEvidence) -> StandIn:
+    word, names = _WORDS[address.version], nic.entry.network.pools
     ranges = evidence.ip_pools[subpool.pool].ranges
     rails = {one.rail for one in ranges if one.subnet.version == address.version}
     which = "IPPool " + listed(names) if len(names) == 1 else f"IPPools {listed(names)}"
@@ -124,10 +124,10 @@ def _word(address: ipam.Address, subpool: Subpool, seat: PodNic, evidence: PodEv
 def _held_ones(evidence: PodEvidence, placed: Sequence[PodNic]) -> Iterator[AssignedAddresses]:
     """Yield the addresses that the pod's status annotation has for interfaces with IPAM."""
     attached = {one.interface: one for one in evidence.attached}
-    for seat in placed:
-        name = seat.entry.ask.interface
-        pools = [evidence.ip_pools[n] for n in seat.entry.network.pools if n in evidence.ip_pools]
-        if name in attached and (pools or seat.ipam):
+    for nic in placed:
+        name = nic.entry.ask.interface
+        pools = [evidence.ip_pools[n] for n in nic.entry.network.pools if n in evidence.ip_pools]
+        if name in attached and (pools or nic.ipam):
             yield _held(name, attached[name], pools)
 
 

@@ -70,23 +70,23 @@ def basis(
 
 def _card(card: ReportedCard) -> Card:
     """Return the card that a NodeReport describes; one that is inside a pod has no ports."""
-    seat = None
+    position = None
     with suppress(ValueError):
         pci = PciAddress(card.id)
-        seat = PciPosition(pci, "", (pci,), card.numa_node)
+        position = PciPosition(pci, "", (pci,), card.numa_node)
     devices = tuple(
-        _device(card, name, seat) for name in dict.fromkeys(port.device for port in card.ports)
+        _device(card, name, position) for name in dict.fromkeys(port.device for port in card.ports)
     )
     netdevs = tuple(
         Netdev(port.netdev, _LAYERS.get(port.link_layer, "ether"), True, None)
         for port in card.ports
         if port.netdev
     )
-    function = Function(seat, 0, 0, None, netdevs) if seat else None
+    function = Function(position, 0, 0, None, netdevs) if position else None
     return Card(card.id, devices, function, card.reasons)
 
 
-def _device(card: ReportedCard, name: str, seat: PciPosition | None) -> Device:
+def _device(card: ReportedCard, name: str, position: PciPosition | None) -> Device:
     """Return an RDMA device of a reported card, from its ports in the report."""
     ports = tuple(
         Port(
@@ -102,8 +102,8 @@ def _device(card: ReportedCard, name: str, seat: PciPosition | None) -> Device:
         if port.device == name
     )
     kind = "RNIC" if name.startswith("siw") else "CA"
-    pci = seat.pci if seat else None
-    return Device(name, card.id, None, kind, None, None, pci, card.numa_node, ports, (), seat)
+    pci = position.pci if position else None
+    return Device(name, card.id, None, kind, None, None, pci, card.numa_node, ports, (), position)
 
 
 def _link(number: int, port: ReportedPort, reported: ReportedCard, card: Card) -> HostLink:

@@ -23,20 +23,20 @@ _BELOW_A_SWITCH = 4  # ports on the way: a root port, both sides of a switch, th
 def matrix(survey: model.Survey) -> tuple[tuple[Nearness | None, ...], ...]:
     """Return the nearness of each GPU and RDMA device to all others, as rows of a matrix.
 
-    GPUs come first, then RDMA devices, in the order of the survey. A soft device has the seat of
-    the function below its interface. Without a seat only different NUMA nodes say something: SYS;
-    None stands for not known.
+    GPUs come first, then RDMA devices, in the order of the survey. A soft device has the position
+    of the function below its interface. Without a position only different NUMA nodes say something:
+    SYS; None stands for not known.
     """
     places: list[tuple[PciPosition | None, int | None]] = []
-    places += [(gpu.seat, gpu.seat.numa_node) for gpu in survey.gpus]
-    places += [(device.seat, device.numa_node) for device in survey.devices]
+    places += [(gpu.position, gpu.position.numa_node) for gpu in survey.gpus]
+    places += [(device.position, device.numa_node) for device in survey.devices]
 
     def between(a: int, b: int) -> Nearness | None:
-        (seat, numa), (other_seat, other_numa) = places[a], places[b]
+        (position, numa), (other_position, other_numa) = places[a], places[b]
         if a == b:
             return Nearness.SELF
-        if seat and other_seat:
-            return nearness(seat, other_seat)
+        if position and other_position:
+            return nearness(position, other_position)
         both_known = numa is not None and other_numa is not None
         return Nearness.SYS if both_known and numa != other_numa else None
 
@@ -52,10 +52,10 @@ def node_topology(survey: model.Survey) -> tuple[model.TopologySocket, ...]:
     """Return the picture of a node: sockets, host bridges, switches, and what is below them."""
     gpus: dict[Spot, list[model.PlacedGpu]] = defaultdict(list)
     for number, gpu in enumerate(survey.gpus):
-        gpus[_spot(gpu.seat, gpu.seat.numa_node)].append(model.PlacedGpu(number, gpu))
+        gpus[_spot(gpu.position, gpu.position.numa_node)].append(model.PlacedGpu(number, gpu))
     cards: dict[Spot, list[model.PlacedCard]] = defaultdict(list)
     for placed in _placed(node_cards(survey)):
-        cards[_spot(placed.card.seat, placed.card.numa_node)].append(placed)
+        cards[_spot(placed.card.position, placed.card.numa_node)].append(placed)
     tree: dict[int | None, dict[str, list[model.TopologyGroup]]] = {}
     for spot in sorted({*gpus, *cards}, key=_order):
         numa_node, root, switch = spot
@@ -74,16 +74,16 @@ def _order(spot: Spot) -> tuple[bool, int, bool, str, str]:
     return numa_node is None, numa_node or 0, not root, root, switch or ""
 
 
-def switch_above(seat: PciPosition) -> PciAddress | None:
+def switch_above(position: PciPosition) -> PciAddress | None:
     """Return the PCIe switch right above a function, by its upper port; None if there is none.
 
     The kernel shows each port of a switch as a bridge: the upper side, then one for each way down.
     """
-    return seat.path[-3] if len(seat.path) >= _BELOW_A_SWITCH else None
+    return position.path[-3] if len(position.path) >= _BELOW_A_SWITCH else None
 
 
-def _spot(seat: PciPosition | None, numa_node: int | None) -> Spot:
-    return (numa_node, seat.root, switch_above(seat)) if seat else (numa_node, "", None)
+def _spot(position: PciPosition | None, numa_node: int | None) -> Spot:
+    return (numa_node, position.root, switch_above(position)) if position else (numa_node, "", None)
 
 
 def _placed(cards: Sequence[Card]) -> Iterable[model.PlacedCard]:
@@ -98,7 +98,7 @@ def _placed(cards: Sequence[Card]) -> Iterable[model.PlacedCard]:
     rails = numbers(recorded(RailRecord(), offered, cards, (), idle=True), cards, ())
     for card in whole:
         parts = tuple(one for one in cards if above[one.id] == card.id and one is not card)
-        virtual = sum(1 for one in parts if one.seat and one.seat.physical_function)
+        virtual = sum(1 for one in parts if one.position and one.position.physical_function)
         with_devices = tuple(one for one in parts if one.devices)
         yield model.PlacedCard(card, rails.get(card.id), virtual, with_devices)
 

@@ -34,6 +34,7 @@ _WORDS = {
     "node_type": "node type",
     "numa_node": "NUMA node",
     "pci": "PCI address",
+    "seat": "PCI position",
     "link_layer": "link layer",
     "namespace_mode": "RDMA namespace mode",
     "pci_class": "PCI class",
@@ -58,7 +59,7 @@ class SurveyChange(Frozen):
     kind: ChangeKind
     subject: str  # name of the device, PCI address of the GPU, "node"
     port: int | None
-    what: str  # the field of the model; empty when the thing itself appeared or vanished
+    what: str  # the key of the document; empty when the thing itself appeared or vanished
     before: object
     after: object
 
@@ -78,7 +79,7 @@ def changes(before: Survey, after: Survey) -> tuple[SurveyChange, ...]:
         if was and now:
             for number, old, new in _pairs(was.ports, now.ports, lambda port: port.number):
                 found += _differences(ChangeKind.PORT, name, number, old, new, ("number",))
-    for pci, old_gpu, new_gpu in _pairs(before.gpus, after.gpus, lambda gpu: gpu.seat.pci):
+    for pci, old_gpu, new_gpu in _pairs(before.gpus, after.gpus, lambda gpu: gpu.position.pci):
         found += _differences(ChangeKind.GPU, pci, None, old_gpu, new_gpu, ())
     others = [name for name in Survey.__struct_fields__ if name not in _OF_NODE]
     found += _differences(ChangeKind.NODE, _NODE, None, before, after, others)
@@ -133,10 +134,11 @@ def _differences(
     if was is None or now is None:
         yield SurveyChange(kind, subject, port, "", was, now)
         return
-    for name in was.__struct_fields__:
+    keys = zip(was.__struct_fields__, was.__struct_encode_fields__, strict=True)
+    for name, key in keys:
         before, after = getattr(was, name), getattr(now, name)
         if name not in skipped and before != after:
-            yield SurveyChange(kind, subject, port, name, before, after)
+            yield SurveyChange(kind, subject, port, key, before, after)
 
 
 def _sentence(change: SurveyChange) -> str:
@@ -172,15 +174,15 @@ def _port(port: Port) -> str:
     return f"{port.state} on {port.netdev}" if port.netdev else str(port.state)
 
 
-def _seat(seat: PciPosition) -> str:
-    count = len(seat.virtual_functions)
-    return f"{seat.pci} with {count} VF{'' if count == 1 else 's'}"
+def _position(position: PciPosition) -> str:
+    count = len(position.virtual_functions)
+    return f"{position.pci} with {count} VF{'' if count == 1 else 's'}"
 
 
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
     Device: _device,
     Port: _port,
-    PciPosition: _seat,
+    PciPosition: _position,
     Gpu: lambda gpu: gpu.driver or "no driver",
     CharDevice: lambda char: char.path.rpartition("/")[2],
     float: lambda rate: f"{rate:g}G",

@@ -83,7 +83,7 @@ def _function(function: Function) -> dict[str, Any]:
     The path would name every virtual function a second time.
     """
     return {
-        **json_object(function.seat, "pci", "numa_node", "physical_function"),
+        **json_object(function.position, "pci", "numa_node", "physical_function"),
         **json_object(function, "driver", "acpi_index", "vf_index"),
         "vendor": f"0x{function.vendor:04x}",
         "device": f"0x{function.device:04x}",
@@ -94,9 +94,9 @@ def _function(function: Function) -> dict[str, Any]:
 
 def _gpu(gpu: Gpu) -> dict[str, Any]:
     return {
-        **json_object(gpu.seat, "pci", "numa_node"),
+        **json_object(gpu.position, "pci", "numa_node"),
         "class": f"0x{gpu.pci_class:06x}",
         "vendor": f"0x{gpu.vendor:04x}",
         "device": f"0x{gpu.device:04x}",
-        **json_object(gpu, "driver", "seat"),
+        **json_object(gpu, "driver", "position"),
     }

@@ -121,14 +121,14 @@ def _place(device: Device, names: Mapping[PciAddress, str]) -> str:
     """Return the PCI address and its kind: a sub-function, a VF of a card (`names`), with VFs."""
     if device.pci is None:
         return _NONE
-    seat = device.seat
+    position = device.position
     if device.subfunction is not None:
         return f"{device.pci} (SF {device.subfunction})"
-    if seat and seat.physical_function:
-        card = names.get(seat.physical_function, seat.physical_function)
+    if position and position.physical_function:
+        card = names.get(position.physical_function, position.physical_function)
         return f"{device.pci} (VF of {card})"
-    if seat and seat.virtual_functions:
-        count = len(seat.virtual_functions)
+    if position and position.virtual_functions:
+        count = len(position.virtual_functions)
         return f"{device.pci} ({count} VF{'s' if count > 1 else ''})"
     return device.pci
 

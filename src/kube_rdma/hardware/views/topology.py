@@ -43,7 +43,7 @@ def topology_text(survey: model.Survey, marks: Marks) -> str:
     gpus, nics = _labels(survey)
     if not marks:
         return _NOTHING
-    nodes = [gpu.seat.numa_node for gpu in survey.gpus]
+    nodes = [gpu.position.numa_node for gpu in survey.gpus]
     nodes += [device.numa_node for device in survey.devices]
     lines = [*_matrix([*gpus, *nics], marks, nodes), "", "Legend:", ""]
     lines += [f"  {mark:<4} = {meaning}" for mark, meaning in _LEGEND.items()]
@@ -57,7 +57,7 @@ def topology_text(survey: model.Survey, marks: Marks) -> str:
     if gpus:
         lines += ["", "GPU Legend:", ""]
         lines += [
-            f"  {label}: {gpu.seat.pci} [{gpu.vendor:04x}:{gpu.device:04x}] "
+            f"  {label}: {gpu.position.pci} [{gpu.vendor:04x}:{gpu.device:04x}] "
             f"{gpu.driver or 'no driver'}"
             for label, gpu in zip(gpus, survey.gpus, strict=True)
         ]
@@ -74,7 +74,7 @@ def topology_document(survey: model.Survey, marks: Marks) -> dict[str, object]:
     gpus, nics = _labels(survey)
     labels = [*gpus, *nics]
     return {
-        "gpus": {label: gpu.seat.pci for label, gpu in zip(gpus, survey.gpus, strict=True)},
+        "gpus": {label: gpu.position.pci for label, gpu in zip(gpus, survey.gpus, strict=True)},
         "nics": {label: nic.name for label, nic in zip(nics, survey.devices, strict=True)},
         "nearness": {
             label: dict(zip(labels, (mark and str(mark) for mark in row), strict=True))
@@ -196,7 +196,7 @@ def _tenants(group: model.TopologyGroup) -> Iterator[tuple[NestedBox, ...]]:
 
 def _gpu(placed: model.PlacedGpu) -> NestedBox:
     gpu = placed.gpu
-    lines = (gpu.seat.pci, f"{gpu.vendor:04x}:{gpu.device:04x}", gpu.driver or "no driver")
+    lines = (gpu.position.pci, f"{gpu.vendor:04x}:{gpu.device:04x}", gpu.driver or "no driver")
     return NestedBox(f"GPU{placed.number}", lines, look=_GPU)
 
 
@@ -215,8 +215,8 @@ def _card(placed: model.PlacedCard) -> NestedBox:
 
 def _card_lines(placed: model.PlacedCard) -> Iterator[str]:
     card = placed.card
-    if card.seat and card.name != card.seat.pci:
-        yield card.seat.pci
+    if card.position and card.name != card.position.pci:
+        yield card.position.pci
     ports = [port for device in card.devices for port in device.own_ports]
     yield from dict.fromkeys(map(_port, ports))
     interfaces = [netdev.name for netdev in card.function.own_netdevs] if card.function else []
@@ -229,7 +229,7 @@ def _card_lines(placed: model.PlacedCard) -> Iterator[str]:
     if placed.functions:
         yield f"{placed.functions} virtual functions"
     for part in placed.parts:
-        kind = "VF" if part.seat and part.seat.physical_function else "SF"
+        kind = "VF" if part.position and part.position.physical_function else "SF"
         yield f"{kind} {part.name}"
 
 

@@ -142,10 +142,10 @@ def device_infos(
     for name in given.shares:
         share = pool.index.get(name)
         card = cards.get(share.card) if share and share.card else None
-        if card and card.seat:
+        if card and card.position:
             names = tuple(device.name for device in card.devices if not device.is_soft)
-            physical = card.seat.physical_function
-            infos.append((name, model.DeviceInfo(card.seat.pci, names, physical)))
+            physical = card.position.physical_function
+            infos.append((name, model.DeviceInfo(card.position.pci, names, physical)))
     return tuple(infos)
 
 

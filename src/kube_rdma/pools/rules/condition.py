@@ -54,7 +54,7 @@ def next_state(
             # The name of its RDMA devices stays while they are out of sight.
             before.cards[name].name if name in before.cards and not card.devices else card.name,
             card.pci,
-            card.seat.physical_function if card.seat else None,
+            card.position.physical_function if card.position else None,
         )
         for name, card in now.items()
         if name in pooled
@@ -66,7 +66,7 @@ def next_state(
     }
     if before.specs == tuple(specs):
         present = {card.id for card in verdict.cards}
-        functions = {function.seat.pci for function in survey.functions}
+        functions = {function.position.pci for function in survey.functions}
         missed = {
             name: card
             for name, card in before.cards.items()

@@ -84,7 +84,7 @@ class Links:
     """The link states of a survey's devices, explained by their interfaces and PCI functions."""
 
     def __init__(self, survey: Survey) -> None:
-        self._functions = {one.seat.pci: one for one in survey.functions}
+        self._functions = {one.position.pci: one for one in survey.functions}
         self._netdevs = {netdev.name: netdev for one in survey.functions for netdev in one.netdevs}
 
     def netdev(self, port: Port) -> Netdev | None:
@@ -126,7 +126,7 @@ class Links:
 
     def _fabric_remedy(self, device: Device, port: Port) -> str:
         """Return the remedy for an InfiniBand port that is not ACTIVE though its cable is fine."""
-        physical = device.seat.physical_function if device.seat else None
+        physical = device.position.physical_function if device.position else None
         if physical and (port.state is PortState.DOWN or device.lacks_guid):
             above, own = self._functions.get(physical), self._functions.get(device.pci or physical)
             name = above.own_netdevs[0].name if above and above.own_netdevs else "INTERFACE"

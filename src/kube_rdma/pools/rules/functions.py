@@ -79,7 +79,7 @@ def plan_functions(
     virtual ones the agent manages; others are changed only by force. `uses` is about the interfaces
     that `in_question` names.
     """
-    functions = {function.seat.pci: function for function in survey.functions}
+    functions = {function.position.pci: function for function in survey.functions}
     meant: dict[PciAddress, list[FunctionsSpec]] = {}
     waits: list[str] = []
     for spec in specs:
@@ -102,7 +102,7 @@ def plan_functions(
 
 def function_counts(specs: Sequence[FunctionsSpec], survey: Survey) -> dict[PciAddress, int]:
     """Return by physical function the number of virtual functions that its specs want."""
-    functions = {function.seat.pci: function for function in survey.functions}
+    functions = {function.position.pci: function for function in survey.functions}
     return {pci: spec.count for spec in specs for pci in _chosen(spec, functions)}
 
 
@@ -110,11 +110,11 @@ def in_question(specs: Sequence[FunctionsSpec], survey: Survey) -> frozenset[str
     """Return the interfaces of virtual functions that a plan may remove, to read their use."""
     counts = function_counts(specs, survey)
     changing = {
-        one.seat.pci
+        one.position.pci
         for one in survey.functions
-        if counts.get(one.seat.pci) not in (None, len(one.seat.virtual_functions))
+        if counts.get(one.position.pci) not in (None, len(one.position.virtual_functions))
     }
-    parts = (one for one in survey.functions if one.seat.physical_function in changing)
+    parts = (one for one in survey.functions if one.position.physical_function in changing)
     return frozenset(netdev.name for part in parts for netdev in part.netdevs)
 
 
@@ -134,7 +134,7 @@ def _chosen(spec: FunctionsSpec, functions: Mapping[PciAddress, Function]) -> li
         for pci, function in functions.items()
         if any(
             unmet(one, Card(CardId(pci), (), function), functions) is None
-            and (one.interfaces or one.pci_addresses or function.seat.sriov_total)
+            and (one.interfaces or one.pci_addresses or function.position.sriov_total)
             for one in spec.selectors
         )
     ]
@@ -176,23 +176,23 @@ class _Node(Frozen):
             return _disagreement(_name(card), spec, other)
         if refusal := _incapable(card, spec):
             return refusal
-        now, forced = len(card.seat.virtual_functions), any(one.force for one in specs)
+        now, forced = len(card.position.virtual_functions), any(one.force for one in specs)
         if now == spec.count:
             return None
         if until := next(self._obstacles(card, forced=forced), None):
             state = f"{_name(card)} stays with {now} virtual functions"
             return f"{state}; {spec.count} ({spec.source}) wait until {until}"
         refusal = (None if forced else self._unforced(card, spec)) or _down(card, spec)
-        act = SetFunctions(card.seat.pci, _name(card), now, spec.count, spec.autoprobe)
+        act = SetFunctions(card.position.pci, _name(card), now, spec.count, spec.autoprobe)
         return refusal or act
 
     def _obstacles(self, card: Function, *, forced: bool) -> Iterator[str]:
         """Yield obstacles to changing a card's functions, each as what has to happen first."""
         parts = [
-            self.functions[pci] for pci in card.seat.virtual_functions if pci in self.functions
+            self.functions[pci] for pci in card.position.virtual_functions if pci in self.functions
         ]
         held = self.held or {}
-        pods = [pod for one in (card, *parts) for pod in held.get(CardId(one.seat.pci), ())]
+        pods = [pod for one in (card, *parts) for pod in held.get(CardId(one.position.pci), ())]
         if pods:
             yield f"these pods have ended: {listed(list(dict.fromkeys(pods)))}"
         if parts and self.held is None:
@@ -203,8 +203,8 @@ class _Node(Frozen):
             is_seen = function.netdevs or any(_on(one, function) for one in self.survey.devices)
             if function.driver and not is_seen:
                 yield (
-                    f"{function.seat.pci} is free: it has the driver {function.driver}, and its "
-                    "interface is not among the node's"
+                    f"{function.position.pci} is free: it has the driver {function.driver}, and "
+                    "its interface is not among the node's"
                 )
         for part in parts:
             if any(netdev.vital for netdev in part.netdevs):
@@ -240,12 +240,12 @@ class _Node(Frozen):
         return None
 
     def _unforced(self, card: Function, spec: FunctionsSpec) -> Refused | None:
-        name, now = _name(card), len(card.seat.virtual_functions)
+        name, now = _name(card), len(card.position.virtual_functions)
         force = 'write "force": true if the node may be cut off for a moment'
         if any(netdev.vital for netdev in card.netdevs):
             problem = f"the node itself is, or may be, reached through {name}"
             return Refused(problem, remedy=f"Choose another card, or {force}", where=spec.source)
-        if now and card.seat.pci not in self.ours:
+        if now and card.position.pci not in self.ours:
             problem = f"{name} has {now} virtual functions that kube-rdma did not make"
             remedy = f'Write {now}, or "force": true to have {spec.count} in their place'
             return Refused(problem, remedy=remedy, where=spec.source)
@@ -254,10 +254,10 @@ class _Node(Frozen):
 
 def _incapable(card: Function, spec: FunctionsSpec) -> Refused | None:
     """Return a refusal if the card can never have the spec's virtual functions, else None."""
-    name, total = _name(card), card.seat.sriov_total
-    if card.seat.physical_function:
+    name, total = _name(card), card.position.sriov_total
+    if card.position.physical_function:
         problem = f"{name} is itself a virtual function"
-        remedy = f"Choose its physical one, {card.seat.physical_function}"
+        remedy = f"Choose its physical one, {card.position.physical_function}"
         return Refused(problem, remedy=remedy, where=spec.source)
     if not total:
         remedy = "Turn SR-IOV on in its firmware and in that of the machine, or choose another card"
@@ -279,11 +279,11 @@ def _down(card: Function, spec: FunctionsSpec) -> Refused | None:
 
 
 def _name(function: Function) -> str:
-    return function.netdevs[0].name if function.netdevs else function.seat.pci
+    return function.netdevs[0].name if function.netdevs else function.position.pci
 
 
 def _on(device: Device, function: Function) -> bool:
-    return device.seat is not None and device.seat.pci == function.seat.pci
+    return device.position is not None and device.position.pci == function.position.pci
 
 
 # Ranges of virtual functions (``ens4f0#4-9``) beside how many their card has or is to have.
@@ -308,15 +308,15 @@ def outside(
 ) -> tuple[str, ...]:
     """Return a sentence for each range with functions that this node lacks and will not get."""
     counts = function_counts(function_specs, survey)
-    cards = [card for card in survey.functions if card.seat.physical_function is None]
+    cards = [card for card in survey.functions if card.position.physical_function is None]
     sentences = []
     for (spec, selector, spans), card in product(_ranges(specs), cards):
-        names = (card.seat.pci, *(netdev.name for netdev in card.netdevs))
+        names = (card.position.pci, *(netdev.name for netdev in card.netdevs))
         # Functions of a card have its vendor.
         fits = not selector.vendors or f"{card.vendor:04x}" in selector.vendors
         if spans.parent in names and fits:
             own = _without_parts(spans, card, survey)
-            if what := _missing(own, card, counts.get(card.seat.pci)):
+            if what := _missing(own, card, counts.get(card.position.pci)):
                 where = f"{spans} of {spec.resource} ({spec.source})"
                 sentences.append(f"{where} goes beyond what is there: {what}")
     return tuple(sentences)
@@ -360,8 +360,8 @@ def _fault(function_range: FunctionRange, first: int, wanted: FunctionsSpec, whe
 
 def _missing(function_range: FunctionRange, card: Function, wanted: int | None) -> str | None:
     """Say which function of a range the card lacks and cannot get; None if it has them all."""
-    has, name = len(card.seat.virtual_functions), function_range.parent
-    most = max(card.seat.sriov_total or 0, has)
+    has, name = len(card.position.virtual_functions), function_range.parent
+    most = max(card.position.sriov_total or 0, has)
     if (first := _beyond(function_range, most)) is not None:
         return f"function {first} is asked for, and {name} can have {_number(most)}"
     now = has if wanted is None else wanted
@@ -373,7 +373,7 @@ def _missing(function_range: FunctionRange, card: Function, wanted: int | None) 
 
 def _without_parts(function_range: FunctionRange, card: Function, survey: Survey) -> FunctionRange:
     """Return the range without the spans that name sub-functions of the card."""
-    below = (d for d in survey.devices if d.seat and d.seat.pci == card.seat.pci)
+    below = (d for d in survey.devices if d.position and d.position.pci == card.position.pci)
     numbers = [device.subfunction for device in below if device.subfunction is not None]
     spans = function_range.indexes
     own = (span for span in spans if not any(span[0] <= n <= span[1] for n in numbers))

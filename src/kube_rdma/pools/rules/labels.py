@@ -174,8 +174,8 @@ def _vendors(survey: Survey) -> dict[str, str]:
 
     Those of RDMA cards and GPUs come first.
     """
-    seats = {device.pci for device in survey.devices}
-    first = {one.vendor for one in survey.functions if one.seat.pci in seats}
+    positions = {device.pci for device in survey.devices}
+    first = {one.vendor for one in survey.functions if one.position.pci in positions}
     first |= {gpu.vendor for gpu in survey.gpus}
     others = {one.vendor for one in survey.functions} - first
     chosen = [*sorted(first), *sorted(others)][:MOST_VENDORS]
@@ -200,7 +200,9 @@ def _host(host: HostRelease) -> dict[str, str]:
 def _rdma(facts: LabelFacts) -> dict[str, str]:
     """Return the RDMA labels of a node with RDMA devices or cards inside pods, else none."""
     survey = facts.survey
-    devices = [one for one in survey.devices if not (one.seat and one.seat.physical_function)]
+    devices = [
+        one for one in survey.devices if not (one.position and one.position.physical_function)
+    ]
     ports = [port for device in devices for port in device.own_ports]
     if not ports and not _hidden(survey):
         return {}
@@ -217,11 +219,11 @@ def _port_labels(survey: Survey, devices: list[Device], ports: list[Port]) -> di
     """Return the labels about ports; `wanted_labels` leaves out those with an empty value."""
     rates = [port.rate_gbps for port in ports if port.state is PortState.ACTIVE and port.rate_gbps]
     layers = {port.link_layer for port in ports} - {LinkLayer.UNKNOWN}
-    seats = [device.seat for device in devices if device.seat]
+    positions = [device.position for device in devices if device.position]
     near = [
         gpu
         for gpu in survey.gpus
-        if any(nearness(gpu.seat, s).distance <= Nearness.PHB.distance for s in seats)
+        if any(nearness(gpu.position, s).distance <= Nearness.PHB.distance for s in positions)
     ]
     return {
         LINK_LAYER: "mixed" if len(layers) > 1 else "".join(layers).lower(),
@@ -234,13 +236,13 @@ def _port_labels(survey: Survey, devices: list[Device], ports: list[Port]) -> di
 
 def _hidden(survey: Survey) -> bool:
     """Decide whether a card seems to be in a pod: it has a driver and no device to be seen."""
-    seats = {device.pci for device in survey.devices}
+    positions = {device.pci for device in survey.devices}
     return any(
         one.driver
         and not one.for_programs
-        and one.seat.physical_function is None
+        and one.position.physical_function is None
         and not one.netdevs
-        and one.seat.pci not in seats
+        and one.position.pci not in positions
         for one in survey.functions
     )
 

@@ -94,17 +94,17 @@ def gpu_distances(cards: Sequence[Card], gpus: Sequence[HeldGpu]) -> tuple[Dista
     """
     distances = []
     for card in cards if gpus else ():
-        ways = [(gpu.name, way(card, gpu.numa_nodes, gpu.seat)) for gpu in gpus]
+        ways = [(gpu.name, way(card, gpu.numa_nodes, gpu.position)) for gpu in gpus]
         nearest, best = min(ways, key=lambda one: rank(one[1]))
         farthest, worst = max(ways, key=lambda one: rank(one[1]))
         distances.append(Distance(card.id, nearest, best, farthest, worst))
     return tuple(distances)
 
 
-def way(card: Card, numa_nodes: Sequence[int], seat: PciPosition | None) -> Way:
+def way(card: Card, numa_nodes: Sequence[int], position: PciPosition | None) -> Way:
     """Return the path between a card and a GPU by position, else by NUMA nodes; None if unknown."""
-    if card.seat and seat:
-        return nearness(card.seat, seat)
+    if card.position and position:
+        return nearness(card.position, position)
     if card.numa_node is None or not numa_nodes:
         return None
     return Side.SAME if card.numa_node in numa_nodes else Side.OTHER
@@ -131,7 +131,7 @@ ClaimGpus = Mapping[SliceDevice, Gpu]
 
 def claim_gpus(slices: Iterable[DeviceSlice], gpus: Sequence[Gpu]) -> dict[SliceDevice, Gpu]:
     """Return the GPUs of the survey that current ResourceSlices publish, by slice device."""
-    by_address: dict[str, Gpu] = {gpu.seat.pci: gpu for gpu in gpus}
+    by_address: dict[str, Gpu] = {gpu.position.pci: gpu for gpu in gpus}
     devices: dict[SliceDevice, Gpu] = {}
     for part in newest(slices):
         for name, addresses in part.addresses:
@@ -153,8 +153,8 @@ def newest(slices: Iterable[DeviceSlice]) -> Iterator[DeviceSlice]:
 
 def free_claim_gpus(gpus: ClaimGpus, held: Iterable[ClaimedDevice]) -> tuple[Gpu, ...]:
     """Return the GPUs that claims could allocate and no container holds."""
-    taken = {gpus[one.device].seat.pci for one in held if one.device in gpus}
-    free = {gpu.seat.pci: gpu for gpu in gpus.values() if gpu.seat.pci not in taken}
+    taken = {gpus[one.device].position.pci for one in held if one.device in gpus}
+    free = {gpu.position.pci: gpu for gpu in gpus.values() if gpu.position.pci not in taken}
     return tuple(free.values())
 
 
@@ -174,7 +174,7 @@ def starting_pods(
 
 def gpus_of(devices: Collection[SliceDevice], gpus: ClaimGpus) -> tuple[Gpu, ...]:
     """Return the GPUs among devices that claims allocated, each once."""
-    chosen = {gpus[device].seat.pci: gpus[device] for device in devices if device in gpus}
+    chosen = {gpus[device].position.pci: gpus[device] for device in devices if device in gpus}
     return tuple(chosen.values())
 
 
@@ -192,7 +192,7 @@ def free_gpus(
     """Return the GPUs that no container holds."""
     held = {(one.resource, share) for one in holdings for share in one.shares}
     return tuple(
-        FreeGpu(one.numa_nodes, _seat(one.share, gpus))
+        FreeGpu(one.numa_nodes, _position(one.share, gpus))
         for one in allocatable
         if is_gpu(one.resource) and (one.resource, one.share) not in held
     )
@@ -204,7 +204,7 @@ def held_gpus(
     """Return the GPUs among the shares that one container holds."""
     nodes = {(one.resource, one.share): one.numa_nodes for one in allocatable}
     return tuple(
-        HeldGpu(share, nodes.get((one.resource, share), one.numa_nodes), _seat(share, gpus))
+        HeldGpu(share, nodes.get((one.resource, share), one.numa_nodes), _position(share, gpus))
         for one in holdings
         if is_gpu(one.resource)
         for share in one.shares
@@ -213,7 +213,7 @@ def held_gpus(
 
 def as_free(gpus: Iterable[Gpu]) -> tuple[FreeGpu, ...]:
     """Convert GPUs of a survey to FreeGpu values, with their NUMA nodes and PCI positions."""
-    return tuple(FreeGpu(_nodes(gpu), gpu.seat) for gpu in gpus)
+    return tuple(FreeGpu(_nodes(gpu), gpu.position) for gpu in gpus)
 
 
 def claimed_gpus(
@@ -221,12 +221,14 @@ def claimed_gpus(
 ) -> tuple[HeldGpu, ...]:
     """Return the GPUs that one container (namespace, pod, name) holds by claims."""
     mine = [one.device for one in devices if (one.namespace, one.pod, one.container) == container]
-    return tuple(HeldGpu(gpu.seat.pci, _nodes(gpu), gpu.seat) for gpu in gpus_of(mine, gpus))
+    return tuple(
+        HeldGpu(gpu.position.pci, _nodes(gpu), gpu.position) for gpu in gpus_of(mine, gpus)
+    )
 
 
 def _nodes(gpu: Gpu) -> tuple[int, ...]:
-    return () if gpu.seat.numa_node is None else (gpu.seat.numa_node,)
+    return () if gpu.position.numa_node is None else (gpu.position.numa_node,)
 
 
-def _seat(share: str, gpus: Sequence[Gpu]) -> PciPosition | None:
-    return next((gpu.seat for gpu in gpus if gpu.seat.pci == share.lower()), None)
+def _position(share: str, gpus: Sequence[Gpu]) -> PciPosition | None:
+    return next((gpu.position for gpu in gpus if gpu.position.pci == share.lower()), None)

@@ -84,8 +84,8 @@ class _Members:
         self._links = Links(survey)
         self._devices: dict[PciAddress, list[Device]] = {}
         for device in survey.devices:
-            if device.seat and device.auxiliary is None and not device.is_soft:
-                self._devices.setdefault(device.seat.pci, []).append(device)
+            if device.position and device.auxiliary is None and not device.is_soft:
+                self._devices.setdefault(device.position.pci, []).append(device)
 
     def reasons(self, spec: PoolSpec, card: Card) -> tuple[str, ...]:
         """Return the reasons why this card cannot be used in the pool of `spec`."""
@@ -121,7 +121,7 @@ class _Members:
         function = card.function
         if function is None or not function.for_programs:
             return
-        driver, physical = function.driver, function.seat.physical_function
+        driver, physical = function.driver, function.position.physical_function
         above = self._functions.get(physical) if physical else None
         asked = any(driver in selector.drivers for selector in spec.selectors)
         is_meant = asked or spec.variables is Variables.PCIDEVICE
@@ -147,8 +147,8 @@ class _Members:
         elif above and is_vfio(above.driver):
             # vfio_pci_validate_vf_token, drivers/vfio/pci/vfio_pci_core.c
             yield (
-                f"its physical function {above.seat.pci} is bound to {above.driver}, so only who "
-                "knows its VF token opens it: bind that one to its network driver"
+                f"its physical function {above.position.pci} is bound to {above.driver}, so only "
+                "who knows its VF token opens it: bind that one to its network driver"
             )
         else:
             yield from self._of_group(spec, card, function.group)
@@ -193,10 +193,10 @@ def _keeps(driver: str | None) -> bool:
 
 def _above(card: Card) -> PciAddress | None:
     """Return the physical function of a virtual or sub-function; None for a physical card."""
-    seat = card.seat
-    if seat is None or seat.physical_function:
-        return seat.physical_function if seat else None
-    return seat.pci if any(device.auxiliary for device in card.devices) else None
+    position = card.position
+    if position is None or position.physical_function:
+        return position.physical_function if position else None
+    return position.pci if any(device.auxiliary for device in card.devices) else None
 
 
 def hidden(spec: PoolSpec) -> Iterator[str]:
@@ -307,7 +307,7 @@ def why_left(facts: NodeFacts, gone: Collection[CardId]) -> Mapping[CardId, str]
 
 
 def _functions(survey: Survey) -> Mapping[PciAddress, Function]:
-    return {function.seat.pci: function for function in survey.functions}
+    return {function.position.pci: function for function in survey.functions}
 
 
 def node_cards(survey: Survey) -> tuple[Card, ...]:

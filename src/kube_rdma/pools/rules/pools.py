@@ -54,7 +54,9 @@ def resolve(
     while one card is usable. A pool without cards has no shares: zero tells more than a thousand
     unhealthy ones.
     """
-    functions: Functions = {card.function.seat.pci: card.function for card in node if card.function}
+    functions: Functions = {
+        card.function.position.pci: card.function for card in node if card.function
+    }
     cards: list[list[Card]] = [[] for _ in specs]
     clashes: list[Clash] = []
     for card in node:
@@ -78,7 +80,9 @@ def owners(
     specs: Sequence[model.PoolSpec], node: Sequence[Card], held: Held | None = None
 ) -> dict[CardId, model.PoolSpec]:
     """Return by card the spec that has it, or the first of several; skip cards in no pool."""
-    functions: Functions = {card.function.seat.pci: card.function for card in node if card.function}
+    functions: Functions = {
+        card.function.position.pci: card.function for card in node if card.function
+    }
     by_card = ((card.id, _candidates(card, specs, functions, held or {})) for card in node)
     return {name: specs[candidates[0]] for name, candidates in by_card if candidates}
 

@@ -97,7 +97,7 @@ def _rails(
     for group in groups.values():
         names = dict.fromkeys(share.card for share in group)
         card = cards.get(group[0].card)
-        ranks = [rank(way(card, gpu.numa_nodes, gpu.seat)) for gpu in gpus] if card else []
+        ranks = [rank(way(card, gpu.numa_nodes, gpu.position)) for gpu in gpus] if card else []
         can = [s for s in group if s.healthy and s.id in free and s.id not in held]
         nearest = min(ranks, default=0)
         others, its = (sum(counts[name] for name in names) for counts in (used, took))

@@ -24,8 +24,8 @@ _NOBODY = "0000:0000:0000:0000"  # the GUID of a device that was given none
 
 def physical(card: Card) -> CardId:
     """Return the physical function of a card; itself if it is one, or is a soft device."""
-    seat = card.seat
-    return CardId(seat.physical_function or seat.pci) if seat else card.id
+    position = card.position
+    return CardId(position.physical_function or position.pci) if position else card.id
 
 
 def recorded(
@@ -119,7 +119,7 @@ def _guids(node: Iterable[Card]) -> Mapping[CardId, str]:
     guids = {
         card.id: guid
         for card in node
-        if card.seat and physical(card) == card.id
+        if card.position and physical(card) == card.id
         for device in card.devices[:1]
         if (guid := device.node_guid) and guid != _NOBODY
     }
@@ -202,8 +202,8 @@ def _replaced(record: RailRecord, new: Sequence[CardId], *, idle: bool) -> RailR
 def _names(node: Iterable[Card]) -> Iterable[tuple[str, CardId]]:
     """Yield the interface names of physical cards, each with its card."""
     for card in node:
-        if card.function and card.function.seat.physical_function is None:
+        if card.function and card.function.position.physical_function is None:
             yield from ((netdev.name, physical(card)) for netdev in card.function.netdevs)
         elif card.function is None:
             ports = (port.netdev for device in card.devices for port in device.ports)
-            yield from ((name, physical(card)) for name in ports if name and card.seat is None)
+            yield from ((name, physical(card)) for name in ports if name and card.position is None)

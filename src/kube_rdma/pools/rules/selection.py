@@ -32,7 +32,7 @@ _DIGEST = 8
 
 def cards(survey: Survey, verdicts: Sequence[Verdict]) -> tuple[Card, ...]:
     """Group the survey's devices into cards, sorted by id; `verdicts` are on these devices."""
-    functions = {CardId(function.seat.pci): function for function in survey.functions}
+    functions = {CardId(function.position.pci): function for function in survey.functions}
     groups: dict[CardId, list[Verdict]] = {name: [] for name in functions}
     for verdict in verdicts:
         if of_a_pod(verdict.device):
@@ -47,7 +47,7 @@ def cards(survey: Survey, verdicts: Sequence[Verdict]) -> tuple[Card, ...]:
 
 def card_id(device: Device) -> CardId:
     """Return a device's card id, made of its auxiliary device, PCI function or else identity."""
-    name = device.auxiliary or (device.seat.pci if device.seat else device.identity)
+    name = device.auxiliary or (device.position.pci if device.position else device.identity)
     if len(name) > _LONGEST:
         digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
         name = f"{name[: _LONGEST - _DIGEST - 1]}.{digest}"
@@ -105,7 +105,7 @@ def _bare_reasons(function: Function, functions: Mapping[CardId, Function]) -> I
     """Yield the reasons why a function without an RDMA device cannot be used."""
     if function.driver is None:
         yield "no driver is bound to it: load its module, dmesg may say why it did not bind"
-    above = functions.get(CardId(function.seat.physical_function or function.seat.pci))
+    above = functions.get(CardId(function.position.physical_function or function.position.pci))
     for netdev in dict.fromkeys((*function.own_netdevs, *(above.own_netdevs if above else ()))):
         if netdev.up and netdev.carrier is False:
             yield no_carrier(netdev.name)
@@ -282,7 +282,7 @@ def _untakable(takes: Takes, spec: PoolSpec, card: Card) -> str | None:
         if card.function is None:
             asked = any(selector.auxiliary_types for selector in spec.selectors)
             return None if asked else "it is not a PCI function"
-        if card.function.seat.virtual_functions:
+        if card.function.position.virtual_functions:
             return "it has virtual functions, which pods get instead of it"
         return None
     if not card.devices:
@@ -298,7 +298,7 @@ def _untakable(takes: Takes, spec: PoolSpec, card: Card) -> str | None:
 
 def _part(card: Card) -> str | None:
     """Return "a virtual function" or "a sub-function"; None if the card is a whole physical one."""
-    if card.function is not None and card.function.seat.physical_function is not None:
+    if card.function is not None and card.function.position.physical_function is not None:
         return "a virtual function"
     return "a sub-function" if any(device.auxiliary for device in card.devices) else None
 
@@ -323,8 +323,8 @@ def unmet(selector: Selector, card: Card, functions: Functions) -> str | None:
 
 def _in_range(function_range: FunctionRange, card: Card, functions: Functions) -> bool:
     """Decide whether the card is the named physical function or, by its index, a part of it."""
-    seat = card.seat
-    address = (seat.physical_function or seat.pci) if seat else None
+    position = card.position
+    address = (position.physical_function or position.pci) if position else None
     physical = functions.get(address) if address else None
     if physical is None or function_range.parent not in (
         address,

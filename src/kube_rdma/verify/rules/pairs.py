@@ -27,19 +27,19 @@ def rounds(pods: Sequence[T], *, both_ways: bool = False) -> list[list[tuple[T, 
 
     With `both_ways` they meet once more with exchanged roles.
     """
-    seats: list[T | None] = [*pods] if len(pods) % 2 == 0 else [*pods, None]
+    places: list[T | None] = [*pods] if len(pods) % 2 == 0 else [*pods, None]
     plan = []
-    for number in range(len(seats) - 1):
-        half = len(seats) // 2
-        facing = zip(seats[:half], reversed(seats[half:]), strict=True)
+    for number in range(len(places) - 1):
+        half = len(places) // 2
+        facing = zip(places[:half], reversed(places[half:]), strict=True)
         plan.append(
             [
-                (near, far) if (number + place) % 2 == 0 else (far, near)
-                for place, (near, far) in enumerate(facing)
+                (near, far) if (number + index) % 2 == 0 else (far, near)
+                for index, (near, far) in enumerate(facing)
                 if near is not None and far is not None
             ]
         )
-        seats = [seats[0], seats[-1], *seats[1:-1]]
+        places = [places[0], places[-1], *places[1:-1]]
     if both_ways:
         plan += [[(server, client) for client, server in pairs] for pairs in plan]
     return plan

@@ -44,8 +44,10 @@ def answer(*functions, hardware=1, name=b"ens1f0", index=INDEX, has_parent=True,
     found = [Attribute(3, name + b"\0"), Attribute(21, struct.pack("=I", len(functions)))]
     octets = [bytes.fromhex(mac.replace(":", "")) for mac in macs]
     found += map(Attribute, (1, 54), octets)  # IFLA_ADDRESS, IFLA_PERM_ADDRESS
-    seat = [Attribute(56, b"0000:81:00.0\0"), Attribute(57, b"pci\0")] if has_parent else []
-    return head + encode_attributes([*found, Attribute(22, encode_attributes(functions)), *seat])
+    position = [Attribute(56, b"0000:81:00.0\0"), Attribute(57, b"pci\0")] if has_parent else []
+    return head + encode_attributes(
+        [*found, Attribute(22, encode_attributes(functions)), *position]
+    )
 
 
 class Kernel:

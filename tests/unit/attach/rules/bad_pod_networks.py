@@ -70,8 +70,8 @@ def driven(each, driver):
 
 def physical(each):
     """The card as one that can have virtual functions."""
-    where = replace(each.function.seat, sriov_total=8)
-    return replace(each, function=replace(each.function, seat=where))
+    where = replace(each.function.position, sriov_total=8)
+    return replace(each, function=replace(each.function, position=where))
 
 
 def static(text):

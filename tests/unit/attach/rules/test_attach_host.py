@@ -15,7 +15,7 @@ from kube_rdma.model.attach.attachment import HostLink, NetworkKind, SeenLink, W
 from kube_rdma.model.attach.steps import MakeLink
 from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.pools import FunctionPlace, Mode
-from tests.kit.nodes import device, function, node, physical_with_virtual, seat
+from tests.kit.nodes import device, function, node, physical_with_virtual, position
 from tests.kit.pod_networks import card, network, planned, share, wish
 from tests.kit.pod_networks import node as network_of
 
@@ -23,7 +23,7 @@ ABOVE, BELOW, OTHER = physical_with_virtual(0x81, 2)
 SURVEY = node(ABOVE, BELOW, OTHER).survey
 VIRTUAL = card(1, virtual=True)
 ADDRESSES = (ip_address("10.9.0.7"), 24), (ip_address("fe80::1"), 64)
-LINK = SeenLink("ens1f0", 7, 1500, "", True, pci=ABOVE.seat.pci, addresses=ADDRESSES)
+LINK = SeenLink("ens1f0", 7, 1500, "", True, pci=ABOVE.position.pci, addresses=ADDRESSES)
 
 
 def on(master):
@@ -37,7 +37,7 @@ def on(master):
         ("br0", ("br0",)),
         ("ens1f0", ("ens1f0",)),
         ("ens1f0v1", ("ens1f0v1", "ens1f0")),
-        (OTHER.seat.pci.upper(), ("ens1f0v1", "ens1f0")),
+        (OTHER.position.pci.upper(), ("ens1f0v1", "ens1f0")),
         ("0000:99:00.0", None),
         ("02:00:00:00:00:01", None),
     ],
@@ -74,7 +74,7 @@ def test_a_card_that_may_leave_the_node_is_known_before(kind, mode, leaves):
     [
         (LINK, True, ""),
         (replace(LINK, pci=None), True, ""),
-        (replace(LINK, pci=OTHER.seat.pci), False, ""),
+        (replace(LINK, pci=OTHER.position.pci), False, ""),
         (replace(LINK, kind="ipoib"), True, ""),
         (replace(LINK, kind="veth", pci=None), False, ""),
         (replace(LINK, name="eth9"), False, ""),
@@ -97,8 +97,8 @@ def test_a_virtual_function_is_at_its_number_of_its_physical_one():
     """Only where that one has an interface on the node too, of several the first."""
     names = ("ens1f0", "ens1f0v0", "ens1f0v1", "ens1f1")
     links = [replace(LINK, name=name, index=7 + at) for at, name in enumerate(names)]
-    survey = node(function(ABOVE.seat, "ens1f0", "ens1f1"), BELOW, OTHER).survey
-    place = partial(FunctionPlace, PlannedHostLink(7, "ens1f0"), ABOVE.seat.pci)
+    survey = node(function(ABOVE.position, "ens1f0", "ens1f1"), BELOW, OTHER).survey
+    place = partial(FunctionPlace, PlannedHostLink(7, "ens1f0"), ABOVE.position.pci)
     found = [link.virtual for link in host_network(survey, links).links]
     assert found == [None, place(0), place(1), None]
     assert [link.virtual for link in host_network(survey, links[1:3]).links] == [None, None]
@@ -175,17 +175,17 @@ def test_a_card_with_a_master_never_moves(kind):
 
 def test_the_bond_is_among_the_interfaces_that_are_looked_at():
     """As the survey shows the two functions of RoCE LAG: one device, on the first slave."""
-    first, second = function(seat(0x81), "ens1f0"), function(seat(0x81, 1), "ens1f1")
+    first, second = function(position(0x81), "ens1f0"), function(position(0x81, 1), "ens1f1")
     slaves = [
         replace(one, netdevs=(replace(one.netdevs[0], master="bond0", bonded=True),))
         for one in (first, second)
     ]
-    lag = device(0, first.seat, "ens1f0", name="mlx5_bond_0")
+    lag = device(0, first.position, "ens1f0", name="mlx5_bond_0")
     found = node(*slaves, devices=(lag,))
     one_card, other = found.cards
     assert (one_card.name, other.devices) == ("mlx5_bond_0", ())
     names = wanted([wish()], [share(one_card)], found.survey)
     assert names == ("ens1f0", "bond0")
-    seen = [SeenLink("ens1f0", 7, 1500, "", True, pci=first.seat.pci)]
+    seen = [SeenLink("ens1f0", 7, 1500, "", True, pci=first.position.pci)]
     assert not agree(found.survey, names, seen)
     assert agree(found.survey, names, [*seen, SeenLink("bond0", 8, 1500, "", True, kind="bond")])

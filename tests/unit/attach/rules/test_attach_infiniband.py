@@ -25,7 +25,7 @@ from kube_rdma.model.survey import NamespaceMode
 from tests.kit.pod_networks import SANDBOX, card, guid, network, node, place, planned, share, wish
 
 VIRTUAL = card(1, link_type="infiniband", virtual=True)
-OWN = guid(VIRTUAL.function.seat)
+OWN = guid(VIRTUAL.function.position)
 UP = ("SetSysctl", "SetLink")
 GUID = "02:00:0a:00:00:00:00:01"
 ZERO = "00:00:00:00:00:00:00:00"
@@ -53,7 +53,7 @@ def test_the_guids_come_first_then_the_driver_then_the_link():
         FunctionSettings(link_state=LinkState.ENABLE, **both),
         FunctionSettings(link_state=LinkState.AUTO, **own),
     )
-    above = VIRTUAL.function.seat.physical_function
+    above = VIRTUAL.function.position.physical_function
     assert second == RebindFunction(VIRTUAL.pci, above, "mlx5_core", GUID, OWN)
     assert kinds(rest) == ["TakeLink", *UP]
 
@@ -224,8 +224,8 @@ def test_two_entries_of_a_pod_cannot_have_one_guid():
 def test_a_device_is_called_as_it_is_called_now():
     """Its old name may be another function's; what nobody sees keeps its name."""
     view = PodView(rdma=(SeenRdma("mlx5_1"), SeenRdma("mlx5_7", pci=VIRTUAL.pci)))
-    assert [seat.devices for seat in as_named(placed(), view)] == [("mlx5_7",)]
-    assert [seat.devices for seat in as_named(placed(), PodView())] == [("mlx5_1",)]
+    assert [nic.devices for nic in as_named(placed(), view)] == [("mlx5_7",)]
+    assert [nic.devices for nic in as_named(placed(), PodView())] == [("mlx5_1",)]
 
 
 def test_what_is_done_can_be_read():

@@ -20,7 +20,7 @@ LINK_LOCAL = Gid(0, "fe80:0000:0000:0000:0000:00ff:fe00:0010", GidType.ROCE_V2, 
 
 
 def rooms(*cards, mode=Mode.SHARED_MULTI, kind=NetworkKind.MACVLAN, addresses=("10.0.0.7/24",)):
-    """Plans and seats of one network on each card."""
+    """Plans and interfaces of one network on each card."""
     wishes = [wish(n, network(f"n{n}", kind)) for n, _ in enumerate(cards)]
     found = pod_nics(wishes, [share(each, mode=mode) for each in cards], node(*cards))
     given = [
@@ -108,8 +108,8 @@ def test_each_interface_has_the_device_of_its_own_card():
 
 def test_a_virtual_function_names_its_physical_one():
     whole = card(0)
-    where = replace(whole.function.seat, physical_function="0000:10:00.7")
-    part = replace(whole, function=replace(whole.function, seat=where))
+    where = replace(whole.function.position, physical_function="0000:10:00.7")
+    part = replace(whole, function=replace(whole.function, position=where))
     planned, placed = rooms(part, mode=Mode.SRIOV, kind=NetworkKind.CARD)
     (one,) = attached(planned, placed, view("net1"), ())
     assert (one.pci, one.physical) == ("0000:10:00.0", "0000:10:00.7")
@@ -144,8 +144,8 @@ def test_a_container_that_is_bound_late_opens_what_one_that_is_bound_early_opens
     )
     early = grant(pool, [Share(ShareId("a"), healthy=True, card=whole.id)]).char_paths
     planned, placed = rooms(whole, mode=Mode.EXCLUSIVE, kind=NetworkKind.CARD)
-    names = ((one, rdma_names((one,), (seat,))) for one, seat in zip(planned, placed, strict=True))
-    shares = tuple(replace(seat.share, device_files=files) for seat in placed)
+    names = ((one, rdma_names((one,), (nic,))) for one, nic in zip(planned, placed, strict=True))
+    shares = tuple(replace(nic.share, device_files=files) for nic in placed)
     (late,) = edits(names, shares, whole.devices, RDMA_CM.path).values()
     assert late.char_paths == early
     assert len(early) == len(files)

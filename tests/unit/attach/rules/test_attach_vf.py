@@ -129,14 +129,14 @@ def test_a_function_that_needs_no_node_guid_takes_any_mac(of):
 
 
 def test_only_functions_that_move_are_asked_about():
-    """What is told of them goes to their seats, and to no other."""
+    """What is told of them goes to their interfaces, and to no other."""
     shared, moved = card(2), card(3, virtual=True)
     asked = [wish(0), wish(1, network("b", NetworkKind.DEVICE, resource="rdma/b"))]
     granted = [share(shared), share(moved, mode=Mode.SRIOV, resource="rdma/b")]
     found = pod_nics(asked, granted, node(shared, moved, settings=None))
     assert LocatedNics(None, None, found, ()).functions == (place(moved),)
     told = with_settings(found, [(place(moved), AS_MADE)])
-    assert [seat.link.settings for seat in told] == [None, AS_MADE]
+    assert [nic.link.settings for nic in told] == [None, AS_MADE]
     assert with_settings(found, []) == found
 
 

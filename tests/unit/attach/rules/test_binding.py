@@ -350,7 +350,7 @@ EXCLUSIVE = NamespaceMode.EXCLUSIVE
 
 
 def given_early(*, early=True, mode=EXCLUSIVE):
-    """The plan and the seat of a function that its container opens as uverbs0."""
+    """The plan and the interface of a function that its container opens as uverbs0."""
     function = card(0)
     given = share(function, mode=Mode.SRIOV)
     given = replace(given, early=early, char_paths=("/dev/infiniband/uverbs0",))

@@ -103,10 +103,10 @@ def test_the_default_route_of_a_pool_stays_in_the_interfaces_table(to):
 
 
 def test_the_default_route_of_another_ipam_plugin_stays_in_the_interfaces_table():
-    (seat,) = pod_nics((wish(0),), (share(card(0)),), node(card(0)))
+    (nic,) = pod_nics((wish(0),), (share(card(0)),), node(card(0)))
     answer = CniResult(routes=(LinkRoute(EVERYWHERE, GATEWAY),))
-    lease = given(1, "10.0.0.7/24", routes=of_answer(seat, answer).routes)
-    (plan,) = plans(SANDBOX, (seat,), (lease,), node(card(0)))
+    lease = given(1, "10.0.0.7/24", routes=of_answer(nic, answer).routes)
+    (plan,) = plans(SANDBOX, (nic,), (lease,), node(card(0)))
     assert main(plan) == []
     assert ("0.0.0.0/0", "10.0.0.1") in own(plan)
 

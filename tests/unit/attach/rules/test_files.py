@@ -297,7 +297,7 @@ def test_known_are_ports_with_a_link_of_cards_that_can_be_used():
         (device.name, 3, True),
     ]
     assert {each.interface for each in found} == {""}
-    assert {each.place.seat for each in found} == {one.seat}
+    assert {each.place.position for each in found} == {one.position}
 
 
 def test_a_card_without_a_link_is_told_where_no_other_has_one():

@@ -30,11 +30,11 @@ def of_site(one, **config):
     return replace(one, network=replace(one.network, ipam_plugin="site-ipam", config=text))
 
 
-def seated(mode=Mode.SHARED_MULTI, kind=NetworkKind.MACVLAN, ask=None, **config):
-    """The seat of one network with such addresses, on a card of this mode."""
+def nic_of(mode=Mode.SHARED_MULTI, kind=NetworkKind.MACVLAN, ask=None, **config):
+    """The nic of one network with such addresses, on a card of this mode."""
     wished = of_site(wish(0, network("net", kind), **(ask or {})), **config)
-    (seat,) = with_calls(pod_nics((wished,), (share(card(0), mode=mode),), node(card(0))))
-    return seat
+    (nic,) = with_calls(pod_nics((wished,), (share(card(0), mode=mode),), node(card(0))))
+    return nic
 
 
 def answer(*texts, routes=()):
@@ -52,7 +52,7 @@ def test_the_whole_plan_begins_with_the_steps_that_were_run(pod, called, alone):
     first = begun(SANDBOX, placed, on, alone=alone)
     whole = {one.interface: one for one in plans(SANDBOX, placed, leases, on, alone=alone)}
     assert [one.interface for one in first] == [
-        seat.entry.ask.interface for seat in placed if seat.ipam
+        nic.entry.ask.interface for nic in placed if nic.ipam
     ]
     for plan in first:
         steps = whole[plan.interface].steps
@@ -72,7 +72,7 @@ def test_the_whole_plan_begins_with_the_steps_that_were_run(pod, called, alone):
 )
 def test_the_card_s_address_is_told_where_the_card_is_the_pod_s_alone(mode, kind, device):
     """A plugin might configure a card that others use too."""
-    (conf,) = seated(mode, kind).ipam.plugins
+    (conf,) = nic_of(mode, kind).ipam.plugins
     assert (conf.type, json.loads(conf.config).get("deviceID")) == ("site-ipam", device)
 
 
@@ -80,7 +80,7 @@ def test_the_card_s_address_is_told_where_the_card_is_the_pod_s_alone(mode, kind
     ("written", "told"), [("", "0.3.1"), ("0.2.0", "0.3.1"), ("0.4.0", "0.4.0"), ("1.1.0", "1.1.0")]
 )
 def test_the_plugin_is_spoken_to_in_a_version_whose_results_can_be_read(written, told):
-    call = seated(cniVersion=written).ipam
+    call = nic_of(cniVersion=written).ipam
     assert (call.version, json.loads(call.plugins[0].config)["cniVersion"]) == (told, told)
 
 
@@ -90,8 +90,8 @@ def test_of_a_list_the_plugin_gets_the_part_that_names_it():
     )
     wished = of_site(wish(0, network("net", NetworkKind.MACVLAN)))
     wished = replace(wished, network=replace(wished.network, config=text.encode()))
-    (seat,) = with_calls(pod_nics((wished,), (share(card(0)),), node(card(0))))
-    (conf,) = seat.ipam.plugins
+    (nic,) = with_calls(pod_nics((wished,), (share(card(0)),), node(card(0))))
+    (conf,) = nic.ipam.plugins
     assert json.loads(conf.config) == {**CONFIG, "name": "lan"}
 
 
@@ -99,7 +99,7 @@ def test_addresses_and_routes_of_an_answer_are_as_a_pool_s():
     """Routes of other tables are not: an interface of kube-rdma's has a table of its own."""
     to, via = ip_network("10.9.0.0/16"), ip_address("10.6.0.1")
     routes = (LinkRoute(to, via), LinkRoute(to, table=254), LinkRoute(to, table=7))
-    got = of_answer(seated(), answer("10.6.0.7/24", "fd00::7/64", routes=routes))
+    got = of_answer(nic_of(), answer("10.6.0.7/24", "fd00::7/64", routes=routes))
     assert [(str(one.address), one.prefix) for one in got.addresses] == [
         ("10.6.0.7", 24),
         ("fd00::7", 64),
@@ -110,9 +110,9 @@ def test_addresses_and_routes_of_an_answer_are_as_a_pool_s():
 def test_an_address_that_was_asked_for_and_not_given_is_refused():
     """The pod would be known by an address that it has not."""
     asked = {"addresses": (AskedAddress(ip_address("10.6.0.9")),)}
-    assert of_answer(seated(ask=asked), answer("10.6.0.9/24"))
+    assert of_answer(nic_of(ask=asked), answer("10.6.0.9/24"))
     with pytest.raises(Refused, match=r"10\.6\.0\.9 is asked for, and site-ipam gave 10\.6\.0\.2"):
-        of_answer(seated(ask=asked), answer("10.6.0.2/24"))
+        of_answer(nic_of(ask=asked), answer("10.6.0.2/24"))
 
 
 def test_a_plugin_that_is_not_installed_is_refused_with_the_one_that_was_meant():
@@ -124,9 +124,9 @@ def test_a_plugin_that_is_not_installed_is_refused_with_the_one_that_was_meant()
 
 def test_the_step_is_told_as_what_it_is():
     """In a plan that is shown, and where its interface is gone."""
-    seat = seated()
-    (plan,) = begun(SANDBOX, (seat,), node(card(0)))
-    assert describe(seat.ipam) == "have the CNI plugin site-ipam give addresses to net1"
+    nic = nic_of()
+    (plan,) = begun(SANDBOX, (nic,), node(card(0)))
+    assert describe(nic.ipam) == "have the CNI plugin site-ipam give addresses to net1"
     lines = check(plan, PodView(links=()))
     assert any(
         "the interface that site-ipam gave addresses to is not there" in one for one in lines

@@ -34,7 +34,7 @@ def on(*cards, addresses=()):
     return attachment.HostNetwork(links, NamespaceMode.SHARED)
 
 
-def seated(*wishes, addresses=(), mode=Mode.EXCLUSIVE):
+def nics_of(*wishes, addresses=(), mode=Mode.EXCLUSIVE):
     shares = [share(each, mode=mode) for each in (ONE, TWO)[: len(wishes)]]
     return pod_nics(wishes, shares, on(ONE, TWO, addresses=addresses))
 
@@ -131,7 +131,7 @@ def test_a_name_that_is_nowhere_is_told_with_what_is_there():
 def test_a_card_brings_its_addresses_along():
     """The first of each family, with the gateway that host-local would take."""
     more = (ip_address("10.0.0.8"), 24)
-    placed = seated(wish(of=OWN), addresses=[TEN, more, SIX])
+    placed = nics_of(wish(of=OWN), addresses=[TEN, more, SIX])
     assert with_card_addresses(placed, ()) == (
         attachment.AssignedAddresses(
             placed[0].entry.ask.interface,
@@ -147,7 +147,7 @@ def test_a_card_brings_its_addresses_along():
 def test_a_subnet_without_room_for_a_gateway_has_none(text):
     """Neither has one whose first address is the card's own."""
     address, _, prefix = text.partition("/")
-    placed = seated(wish(of=OWN), addresses=[(ip_address(address), int(prefix))])
+    placed = nics_of(wish(of=OWN), addresses=[(ip_address(address), int(prefix))])
     ((one,),) = (each.addresses for each in with_card_addresses(placed, ()))
     assert one.gateway is None
 
@@ -236,7 +236,7 @@ def test_the_pods_of_a_statefulset_alone_own_their_addresses(label):
 
 def test_addresses_of_a_card_stand_behind_those_of_a_pool():
     pooled = given(2, "10.9.0.1/24")
-    placed = seated(wish(0, OWN), wish(1), addresses=[TEN])
+    placed = nics_of(wish(0, OWN), wish(1), addresses=[TEN])
     first, second = with_card_addresses(placed, (given(1, "10.9.0.2/24"), pooled))
     assert [str(one.address) for one in first.addresses] == ["10.9.0.2", "10.0.0.7"]
     assert second == pooled
@@ -245,11 +245,11 @@ def test_addresses_of_a_card_stand_behind_those_of_a_pool():
 def test_a_card_brings_no_addresses_where_others_were_given():
     """It takes the place of a pool that has none; where they are required it brings its own too."""
     leased = (given(1, "10.0.0.7/24"),)
-    lenient = seated(
+    lenient = nics_of(
         wish(of=network(card_addresses=attachment.CardAddresses.MOVE)), addresses=[TEN]
     )
     assert with_card_addresses(lenient, leased) == leased
-    (both,) = with_card_addresses(seated(wish(of=OWN), addresses=[TEN]), leased)
+    (both,) = with_card_addresses(nics_of(wish(of=OWN), addresses=[TEN]), leased)
     assert [one.address for one in both.addresses] == [leased[0].addresses[0].address, TEN[0]]
 
 
@@ -261,12 +261,12 @@ def test_a_card_brings_no_addresses_where_others_were_given():
     ],
 )
 def test_addresses_that_are_required_and_cannot_come(mode, addresses, sentence):
-    placed = seated(wish(of=OWN), addresses=addresses, mode=mode)
+    placed = nics_of(wish(of=OWN), addresses=addresses, mode=mode)
     with pytest.raises(Refused, match=sentence) as caught:
         with_card_addresses(placed, ())
     assert caught.value.where == "networks[0] (default/rdma-net): meta.ipRangesSource"
     lenient = network(card_addresses=attachment.CardAddresses.MOVE)
-    placed = [replace(one, roce=False) for one in seated(wish(of=lenient), mode=mode)]
+    placed = [replace(one, roce=False) for one in nics_of(wish(of=lenient), mode=mode)]
     assert with_card_addresses(placed, ()) == ()
 
 
@@ -274,19 +274,19 @@ def test_addresses_that_are_required_and_cannot_come(mode, addresses, sentence):
 def test_roce_without_any_address_is_refused(mode):
     """It would have no GID; an address of the entry is one."""
     built_in = network("rdma", card_addresses=attachment.CardAddresses.MOVE)
-    (seat,) = seated(wish(of=built_in), mode=mode)
-    seat = replace(seat, roce=True)
+    (nic,) = nics_of(wish(of=built_in), mode=mode)
+    nic = replace(nic, roce=True)
     with pytest.raises(Refused, match="no IPPool rdma is there to give net1 an address"):
-        with_card_addresses([seat], ())
-    asked = replace(seat.entry.ask, addresses=(attachment.AskedAddress(TEN[0], TEN[1]),))
-    own = replace(seat, entry=replace(seat.entry, ask=asked))
+        with_card_addresses([nic], ())
+    asked = replace(nic.entry.ask, addresses=(attachment.AskedAddress(TEN[0], TEN[1]),))
+    own = replace(nic, entry=replace(nic.entry, ask=asked))
     assert with_card_addresses([own], ()) == ()
 
 
 def test_a_default_route_leads_to_the_gateways_of_the_interface():
     """One of each family, and nothing for entries that want none."""
     leased = (given(1, "10.0.0.7/24", gateway="10.0.0.1"), given(2, "10.0.1.7/24"))
-    placed = seated(wish(0, default=True), wish(1))
+    placed = nics_of(wish(0, default=True), wish(1))
     first, second = with_default_routes(placed, leased)
     assert first.entry.ask.default_routes == (ip_address("10.0.0.1"),)
     assert second == placed[1]
@@ -296,13 +296,13 @@ def test_a_default_route_leads_to_the_gateways_of_the_interface():
 
 def test_a_gateway_of_the_document_will_do():
     static = attachment.InterfaceAddress(ip_address("10.0.0.7"), 24, ip_address("10.0.0.1"))
-    placed = seated(wish(of=network(static=(static,)), default=True))
+    placed = nics_of(wish(of=network(static=(static,)), default=True))
     (found,) = with_default_routes(placed, ())
     assert found.entry.ask.default_routes == (static.gateway,)
 
 
 def test_a_default_route_without_a_gateway_is_refused():
-    placed = seated(wish(default=True))
+    placed = nics_of(wish(default=True))
     with pytest.raises(Refused, match="no address of net1 has a gateway") as caught:
         with_default_routes(placed, (given(1, "10.0.0.7/24"),))
     assert caught.value.where == "networks[0] (default/rdma-net): traffic.routes.default"

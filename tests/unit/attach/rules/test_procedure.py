@@ -92,10 +92,10 @@ def test_a_guid_that_another_add_is_about_to_give_is_refused():
     facts = {"function": FunctionSettings(), "infiniband": True}
     entry = wish(0, network(kind=NetworkKind.DEVICE, **facts), guid=GUID)
     wished = procedure.match(asked(entry), (share(of, mode=Mode.SRIOV),))
-    seated = procedure.locate(wished, node(of))
-    assert procedure.settle(seated).sole == (GUID,)
+    located = procedure.locate(wished, node(of))
+    assert procedure.settle(located).sole == (GUID,)
     with pytest.raises(Refused, match="default/other is being given it"):
-        procedure.settle(seated, claimed={GUID: "default/other is being given it"})
+        procedure.settle(located, claimed={GUID: "default/other is being given it"})
 
 
 def test_for_the_caller_of_one_network_no_rule_to_its_table_is_made():

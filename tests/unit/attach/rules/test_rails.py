@@ -24,16 +24,16 @@ def rail(number):
     return network(f"rail-{number}", rails=(number,))
 
 
-def seated(networks, shares, host=HOST):
+def nics_of(networks, shares, host=HOST):
     """The card of each network, in the order of the annotation."""
     wishes = [wish(number, of) for number, of in enumerate(networks)]
-    return [seat.card for seat in pod_nics(wishes, shares, host)]
+    return [nic.card for nic in pod_nics(wishes, shares, host)]
 
 
 @given(st.permutations(EVERY), st.permutations(EVERY))
 def test_each_network_of_a_rail_is_on_its_rail(asked, held):
     shares = [share(CARDS[number]) for number in held]
-    assert seated(map(rail, asked), shares) == [CARDS[number] for number in asked]
+    assert nics_of(map(rail, asked), shares) == [CARDS[number] for number in asked]
 
 
 @given(st.permutations(EVERY), st.integers(0, 7))
@@ -42,18 +42,18 @@ def test_a_network_for_every_rail_takes_what_the_others_leave(held, number):
     follows = network("rails", rails=EVERY)
     wanted = held[number % 2]
     other = held[1 - number % 2]
-    assert seated([follows, rail(wanted)], shares) == [CARDS[other], CARDS[wanted]]
-    assert seated([follows, follows], shares) == [CARDS[one] for one in held[:2]]
+    assert nics_of([follows, rail(wanted)], shares) == [CARDS[other], CARDS[wanted]]
+    assert nics_of([follows, follows], shares) == [CARDS[one] for one in held[:2]]
 
 
 def test_one_share_of_all_cards_has_every_rail():
     shares = [share(*CARDS, mode=Mode.HCA)]
-    assert seated(map(rail, reversed(EVERY)), shares) == list(reversed(CARDS))
+    assert nics_of(map(rail, reversed(EVERY)), shares) == list(reversed(CARDS))
 
 
 def test_a_pod_without_a_card_on_the_rail_is_refused():
     with pytest.raises(Refused) as refusal:
-        seated([rail(3)], [share(CARDS[0])])
+        nics_of([rail(3)], [share(CARDS[0])])
     sentence = f"the network is for rail 3, and of {RESOURCE} the pod was given mlx5_0 (ens0f0)"
     assert sentence in str(refusal.value)
     assert "name a network with a pool for each rail" in str(refusal.value)
@@ -61,12 +61,12 @@ def test_a_pod_without_a_card_on_the_rail_is_refused():
 
 def test_a_second_network_of_a_rail_is_refused():
     with pytest.raises(Refused, match="every card that the pod holds"):
-        seated([rail(0), rail(0)], [share(CARDS[0]), share(CARDS[1])])
+        nics_of([rail(0), rail(0)], [share(CARDS[0]), share(CARDS[1])])
 
 
 def test_where_nobody_knows_the_rails_the_order_counts():
     shares = [share(CARDS[1]), share(CARDS[0])]
-    assert seated([rail(0), rail(1)], shares, node(*CARDS)) == [CARDS[1], CARDS[0]]
+    assert nics_of([rail(0), rail(1)], shares, node(*CARDS)) == [CARDS[1], CARDS[0]]
 
 
 @given(st.permutations(EVERY), st.permutations(EVERY))

@@ -16,7 +16,7 @@ NUMA_NODES = st.none() | st.integers(0, 3)
 
 
 @st.composite
-def seats(draw):
+def positions(draw):
     """Functions below root ports and switches, some of them with a way in common."""
     root, depth = draw(st.integers(0, 3)), draw(st.integers(1, 6))
     steps = [draw(st.integers(0, 2)) for _ in range(depth)]
@@ -28,7 +28,7 @@ NETS = st.lists(
     st.builds(
         PlacedNet,
         name=st.from_regex(r"[a-z][a-z0-9_.-]{0,10}", fullmatch=True),
-        seat=st.none() | seats(),
+        position=st.none() | positions(),
         numa_node=NUMA_NODES,
     ),
     min_size=1,
@@ -51,7 +51,7 @@ MASKS = st.dictionaries(st.integers(0, 3), st.sampled_from(["", "ffff", "f" * 40
 
 
 def facts_of(nets, function, masks, processor):
-    ways = [pci for net in nets if net.seat for pci in net.seat.path]
+    ways = [pci for net in nets if net.position for pci in net.position.path]
     return TopologyFacts(dict.fromkeys(ways, function), masks, processor)
 
 
@@ -64,9 +64,9 @@ def test_each_device_is_where_nccl_would_find_its_function(nets, function, masks
     top = read(topology_file(nets, facts_of(nets, function, masks, processor)))
     placed = {net.attributes["name"]: net.way() for net in top.all("net")}
     for net in nets:
-        if net.seat:
-            place = "/".join(("devices", net.seat.root, *net.seat.path))
-            assert placed.pop(net.name) == found_by_nccl(place, net.seat.numa_node)
+        if net.position:
+            place = "/".join(("devices", net.position.root, *net.position.path))
+            assert placed.pop(net.name) == found_by_nccl(place, net.position.numa_node)
         else:
             numa = -1 if net.numa_node is None else net.numa_node
             assert placed.pop(net.name) == (str(numa),)

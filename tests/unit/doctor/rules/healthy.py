@@ -12,7 +12,7 @@ from kube_rdma.model.device import CharKind, Gid, GidType, Gpu, PciAddress, Pcie
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.late_binding import Runtime
 from kube_rdma.model.pools import Mode, PoolSpec, ShareId
-from tests.kit.nodes import device, function, node, seat
+from tests.kit.nodes import device, function, node, position
 
 RESOURCE = "rdma/shared"
 SPEC = PoolSpec(RESOURCE, Mode.SHARED, "config.json:1")
@@ -23,18 +23,18 @@ DOORS = (CharKind.UVERBS, CharKind.UMAD)
 def card(number, bus):
     """The function and the device of one good card, on interface eth<number>."""
     netdev = f"eth{number}"
-    at = seat(bus, numa=number)
+    at = position(bus, numa=number)
     made = device(number, at, netdev, DOORS, driver="mlx5_core")
     gid = Gid(3, f"0000:0000:0000:0000:0000:ffff:0a{number:02x}:0001", GidType.ROCE_V2, netdev)
     return function(at, netdev), replace(made, ports=(replace(made.ports[0], gids=(gid,)),))
 
 
 FUNCTIONS, DEVICES = zip(*(card(n, bus) for n, bus in enumerate(BUSES)), strict=True)
-GPUS = tuple(Gpu(seat(0xC0 + n, numa=n), 0x030200, 0x10DE, 0x2330, "nvidia") for n in range(2))
+GPUS = tuple(Gpu(position(0xC0 + n, numa=n), 0x030200, 0x10DE, 0x2330, "nvidia") for n in range(2))
 SURVEY = replace(node(*FUNCTIONS, devices=DEVICES).survey, gpus=GPUS)
 LINKS = tuple(
     doctor.ObservedLink(
-        f"eth{n}", 9000, True, True, "", "", FUNCTIONS[n].seat.pci, (f"10.{n}.0.1/16",)
+        f"eth{n}", 9000, True, True, "", "", FUNCTIONS[n].position.pci, (f"10.{n}.0.1/16",)
     )
     for n in range(2)
 )
@@ -57,7 +57,7 @@ HEALTHY = doctor.Observation(
     ),
     specs=(SPEC,),
     refusals=(),
-    rails=tuple(doctor.ObservedRail(str(n), one.seat.pci) for n, one in enumerate(FUNCTIONS)),
+    rails=tuple(doctor.ObservedRail(str(n), one.position.pci) for n, one in enumerate(FUNCTIONS)),
     kubelet=doctor.ObservedKubelet(
         (KUBELET_SOCKET, socket_of(RESOURCE)),
         ((RESOURCE, 2),),
@@ -84,12 +84,12 @@ HEALTHY = doctor.Observation(
     ),
     ranges=(doctor.AddressRange("default/rdma", ("10.0.0.0/16",)),),
     slices=(),
-    bridges=(doctor.ObservedBridge(FUNCTIONS[0].seat.path[0], 0x11),),
-    domains=tuple(doctor.ObservedDomain(one.seat.pci, "identity") for one in FUNCTIONS),
+    bridges=(doctor.ObservedBridge(FUNCTIONS[0].position.path[0], 0x11),),
+    domains=tuple(doctor.ObservedDomain(one.position.pci, "identity") for one in FUNCTIONS),
     flow_control=tuple(doctor.ObservedFlowControl(f"eth{n}", (3,), "dscp", (3,)) for n in range(2)),
     errors=(),
     virtual_machine=False,
-    pcie=tuple(PcieLink(one.seat.pci, 16, 32.0, 16, 32.0) for one in FUNCTIONS),
+    pcie=tuple(PcieLink(one.position.pci, 16, 32.0, 16, 32.0) for one in FUNCTIONS),
 )
 
 # A pod on the first card of that node, with an interface and an address of its own.
@@ -137,7 +137,7 @@ POD = doctor.ObservedPod(
 WITH_POD = replace(HEALTHY, pod=POD)
 
 # A pod that has the second card by a claim of DRANET, which moved eth1 into it.
-NIC = PublishedCard("nic", FUNCTIONS[1].seat.pci, "mlx5_1", "eth1", capable=True)
+NIC = PublishedCard("nic", FUNCTIONS[1].position.pci, "mlx5_1", "eth1", capable=True)
 MOVED = replace(LINKS[1], addresses=("10.1.0.9/16",))
 MOVED_GID = Gid(5, "0000:0000:0000:0000:0000:ffff:0a01:0009", GidType.ROCE_V2, "eth1")
 BY_CLAIM = replace(
@@ -249,15 +249,15 @@ def four_ports(**facts):
 def below_a_switch(acs, **facts):
     """The same where the first card and the first GPU are below one switch."""
     root, upper, *sides = PORTS
-    seats = [
-        replace(one.seat, path=(root, upper, side, one.seat.pci))
+    positions = [
+        replace(one.position, path=(root, upper, side, one.position.pci))
         for one, side in zip((FUNCTIONS[0], GPUS[0]), sides, strict=True)
     ]
     made = replace(
         SURVEY,
-        functions=(replace(FUNCTIONS[0], seat=seats[0]), FUNCTIONS[1]),
-        devices=(replace(DEVICES[0], seat=seats[0]), DEVICES[1]),
-        gpus=(replace(GPUS[0], seat=seats[1]), GPUS[1]),
+        functions=(replace(FUNCTIONS[0], position=positions[0]), FUNCTIONS[1]),
+        devices=(replace(DEVICES[0], position=positions[0]), DEVICES[1]),
+        gpus=(replace(GPUS[0], position=positions[1]), GPUS[1]),
     )
     bridges = tuple(
         doctor.ObservedBridge(pci, control) for pci, control in zip(sides, acs, strict=True)

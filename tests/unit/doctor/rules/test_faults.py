@@ -69,7 +69,7 @@ def with_pcie(**facts):
     return replace(HEALTHY, pcie=(replace(first, **facts), *others))
 
 
-DMA = tuple(doctor.ObservedDomain(one.seat.pci, "DMA-FQ") for one in FUNCTIONS[:1])
+DMA = tuple(doctor.ObservedDomain(one.position.pci, "DMA-FQ") for one in FUNCTIONS[:1])
 
 
 def offers(count):
@@ -109,7 +109,7 @@ BY_CLAIM = replace(
         holdings=HEALTHY.kubelet.holdings[:1],
         devices=(ClaimedDevice(*HOLDER, SliceDevice("gpu.nvidia.com", "node-1", "gpu-0")),),
     ),
-    slices=(DeviceSlice("gpu.nvidia.com", "node-1", 1, (("gpu-0", (GPUS[1].seat.pci,)),)),),
+    slices=(DeviceSlice("gpu.nvidia.com", "node-1", 1, (("gpu-0", (GPUS[1].position.pci,)),)),),
 )
 COUNTED = doctor.ObservedLimit("mlx5_1", 1, 20, 4, 100)
 

@@ -24,7 +24,7 @@ from kube_rdma.model.doctor import (
 )
 from kube_rdma.model.pools import CharKind, Mode, Selector
 from kube_rdma.model.survey import NamespaceMode
-from tests.kit.nodes import device, seat
+from tests.kit.nodes import device, position
 from tests.unit.doctor.rules.healthy import (
     CLAIMING,
     DEVICES,
@@ -57,7 +57,7 @@ def of_nodes(*rates, functions=(), ports=(), specs=(SPEC,), **facts):
     devices = [
         replace(
             one,
-            seat=made[n].seat,
+            position=made[n].position,
             ports=(replace(one.ports[0], rate_gbps=rates[n], **dict(ports).get(n, {})),),
         )
         for n, (_, one) in enumerate(cards)
@@ -70,7 +70,7 @@ def of_nodes(*rates, functions=(), ports=(), specs=(SPEC,), **facts):
 
 
 EIGHT = (400.0,) * 8
-PART = seat(0x81, 1, physical=FUNCTIONS[0].seat.pci)
+PART = position(0x81, 1, physical=FUNCTIONS[0].position.pci)
 
 
 @pytest.mark.parametrize("specs", [(SPEC,), None])
@@ -80,7 +80,10 @@ PART = seat(0x81, 1, physical=FUNCTIONS[0].seat.pci)
         ({}, ["KR124"]),
         ({"functions": {8: {"device": STORAGE}}}, []),
         ({"functions": {8: {"vendor": 0x14E4}}}, []),
-        ({"functions": {8: {"seat": seat(0x81, 1)}}}, []),  # the second port of the first card
+        (
+            {"functions": {8: {"position": position(0x81, 1)}}},
+            [],
+        ),  # the second port of the first card
         ({"ports": {8: {"link_layer": LinkLayer.INFINIBAND}}}, []),
         ({"ports": {8: {"number": 2}}}, []),
     ],
@@ -90,14 +93,14 @@ def test_a_rate_is_compared_with_that_of_cards_of_its_kind(otherwise, found, spe
 
 
 @pytest.mark.parametrize(
-    "seats",
+    "positions",
     [
-        (seat(0x89), seat(0x89, 1)),  # a card with two ports, for storage
-        (PART, seat(0x81, 2, physical=PART.physical_function)),  # a rate that somebody gave it
+        (position(0x89), position(0x89, 1)),  # a card with two ports, for storage
+        (PART, position(0x81, 2, physical=PART.physical_function)),  # a rate that somebody gave it
     ],
 )
-def test_cards_with_more_ports_and_parts_of_cards_are_of_no_kind_of_the_others(seats):
-    functions = {8 + number: {"seat": one} for number, one in enumerate(seats)}
+def test_cards_with_more_ports_and_parts_of_cards_are_of_no_kind_of_the_others(positions):
+    functions = {8 + number: {"position": one} for number, one in enumerate(positions)}
     assert codes(of_nodes(*EIGHT, 100.0, 100.0, functions=functions, specs=None)) == []
 
 
@@ -266,7 +269,7 @@ def test_the_first_port_of_a_switchdev_card_may_be_another_function_s():
 @pytest.mark.parametrize("state", [PortState.DOWN, PortState.INIT])
 def test_without_pools_a_part_of_a_card_waits_for_a_pod(state):
     """One that is past DOWN was given a link, and does not come up."""
-    seen = of_nodes(*EIGHT, 400.0, functions={8: {"seat": PART}}, specs=None)
+    seen = of_nodes(*EIGHT, 400.0, functions={8: {"position": PART}}, specs=None)
     port = {"state": state, "physical_state": PhysicalState.LINK_UP}
     seen = with_device(8, base=seen, port=port | {"link_layer": LinkLayer.INFINIBAND})
     assert codes(seen) == (["KR122"] if state is PortState.INIT else [])
@@ -285,9 +288,9 @@ def test_a_bond_of_the_node_itself_is_no_matter_of_pods(specs):
 
 def test_what_is_beside_working_cards_may_have_no_driver_and_no_module():
     """An onboard card that nobody uses for RDMA; one like the others is missed."""
-    plain = replace(FUNCTIONS[0], seat=seat(0x90), device=0x1572, driver=None, netdevs=())
+    plain = replace(FUNCTIONS[0], position=position(0x90), device=0x1572, driver=None, netdevs=())
     netdevs = (replace(FUNCTIONS[0].netdevs[0], name="eno1"),)
-    ice = Function(seat(0x91), 0x8086, 0x1593, "ice", netdevs)
+    ice = Function(position(0x91), 0x8086, 0x1593, "ice", netdevs)
     for one, found in ((plain, []), (ice, []), (replace(plain, device=0x1021), ["KR101"])):
         assert codes(replace(HEALTHY, survey=replace(SURVEY, functions=(*FUNCTIONS, one)))) == found
     empty = replace(SPEC, selectors=(Selector(vendors=("8086",)),))

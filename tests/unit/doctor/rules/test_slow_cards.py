@@ -13,7 +13,7 @@ from kube_rdma.doctor.rules.errors import Majority, majority, rises
 from kube_rdma.model.device import LinkLayer, PciAddress, PcieLink
 from kube_rdma.model.doctor import ObservedBridge, ObservedDomain, ObservedErrors
 from kube_rdma.model.finding import Severity
-from tests.kit.nodes import seat
+from tests.kit.nodes import position
 from tests.unit.doctor.rules.healthy import (
     DEVICES,
     GPUS,
@@ -53,11 +53,11 @@ def test_a_port_outside_of_the_way_says_nothing():
 
 def test_a_slow_uplink_is_named_with_both_ends_and_all_cards_below_it():
     root, upper, *sides = PORTS
-    seats = [
-        replace(one.seat, path=(root, upper, side, one.seat.pci))
+    positions = [
+        replace(one.position, path=(root, upper, side, one.position.pci))
         for one, side in zip(DEVICES, sides, strict=True)
     ]
-    devices = tuple(replace(one, seat=at) for one, at in zip(DEVICES, seats, strict=True))
+    devices = tuple(replace(one, position=at) for one, at in zip(DEVICES, positions, strict=True))
     below = replace(SURVEY, devices=devices)
     seen = replace(HEALTHY, survey=below, pcie=(*HEALTHY.pcie, PcieLink(upper, 8, 16, 16, 32)))
     (found,) = (one for one in diagnose(seen).findings if one.code == "KR125")
@@ -181,14 +181,14 @@ def test_a_machine_with_acs_on_all_ports_has_one_finding():
     sides = [PciAddress(f"0000:12:{n:02x}.0") for n in range(16)]
     devices, gpus = [], []
     for number in range(8):
-        of_card, of_gpu = seat(0x20 + number), seat(0x30 + number)
+        of_card, of_gpu = position(0x20 + number), position(0x30 + number)
         at = replace(of_card, path=(*upper, sides[number], of_card.pci))
-        devices.append(replace(card(number, 0x20 + number)[1], seat=at))
+        devices.append(replace(card(number, 0x20 + number)[1], position=at))
         gpu = replace(of_gpu, path=(*upper, sides[8 + number], of_gpu.pci))
-        gpus.append(replace(GPUS[0], seat=gpu))
+        gpus.append(replace(GPUS[0], position=gpu))
     whole = replace(SURVEY, functions=(), devices=tuple(devices), gpus=tuple(gpus))
     bridges = tuple(ObservedBridge(port, 0x1D) for port in sides)
-    domains = tuple(ObservedDomain(one.seat.pci, "DMA") for one in devices)
+    domains = tuple(ObservedDomain(one.position.pci, "DMA") for one in devices)
     seen = replace(HEALTHY, survey=whole, bridges=bridges, domains=domains)
     named = [one for one in diagnose(seen).findings if one.code in ("KR141", "KR142")]
     assert [(one.code, one.subject) for one in named] == [

@@ -27,22 +27,22 @@ from kube_rdma.pools.rules.node_health import node_cards
 SELF, PIX, PXB, PHB, NODE, SYS = Nearness
 
 
-def seat(path, root="pci0000:00", numa=0):
-    """A seat by the buses of its path: "00 01 05" has three functions."""
+def position(path, root="pci0000:00", numa=0):
+    """A position by the buses of its path: "00 01 05" has three functions."""
     addresses = tuple(PciAddress(f"0000:{name}") for name in path.split())
     return PciPosition(addresses[-1], root, addresses, numa)
 
 
 # One root complex: a big switch (01:00.0) with a switch below its first port, and a card beside.
-NIC = seat("00:01.0 01:00.0 02:00.0 03:00.0 04:00.0 05:00.0")
-NIC_PORT_2 = seat("00:01.0 01:00.0 02:00.0 03:00.0 04:00.0 05:00.1")
-GPU = seat("00:01.0 01:00.0 02:00.0 03:00.0 04:01.0 06:00.0")
-GPU_ABOVE = seat("00:01.0 01:00.0 02:01.0 07:00.0")
-BESIDE = seat("00:02.0 08:00.0")
-ON_BOARD = seat("00:03.0")
-OTHER_ROOT = seat("20:01.0 21:00.0", "pci0000:20")
-OTHER_NODE = seat("80:01.0 81:00.0", "pci0000:80", numa=1)
-NO_NODE = seat("80:01.0 81:00.0", "pci0000:80", numa=None)
+NIC = position("00:01.0 01:00.0 02:00.0 03:00.0 04:00.0 05:00.0")
+NIC_PORT_2 = position("00:01.0 01:00.0 02:00.0 03:00.0 04:00.0 05:00.1")
+GPU = position("00:01.0 01:00.0 02:00.0 03:00.0 04:01.0 06:00.0")
+GPU_ABOVE = position("00:01.0 01:00.0 02:01.0 07:00.0")
+BESIDE = position("00:02.0 08:00.0")
+ON_BOARD = position("00:03.0")
+OTHER_ROOT = position("20:01.0 21:00.0", "pci0000:20")
+OTHER_NODE = position("80:01.0 81:00.0", "pci0000:80", numa=1)
+NO_NODE = position("80:01.0 81:00.0", "pci0000:80", numa=None)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_without_numa_everything_is_on_one_node():
 
 
 def test_functions_of_two_domains_are_not_confused():
-    here, there = seat("00:01.0 05:00.0"), seat("00:01.0 05:00.0")
+    here, there = position("00:01.0 05:00.0"), position("00:01.0 05:00.0")
     there = replace(
         there,
         root="pci0001:00",
@@ -83,7 +83,7 @@ def test_the_order_is_from_near_to_far():
 
 
 @st.composite
-def seats(draw, length=None):
+def positions(draw, length=None):
     bus = draw(st.integers(0, 3))
     count = draw(st.integers(1, 6)) if length is None else length
     names = [draw(st.integers(0, 1)) for _ in range(count)]
@@ -96,18 +96,18 @@ def seats(draw, length=None):
     return PciPosition(path[-1], f"pci000{bus}:00", path, bus // 2)
 
 
-@given(seats(), seats())
+@given(positions(), positions())
 def test_it_is_symmetric(a, b):
     assert nearness(a, b) is nearness(b, a)
 
 
-@given(seats())
-def test_a_seat_is_itself(a):
+@given(positions())
+def test_a_position_is_itself(a):
     assert nearness(a, a) is SELF
     assert nearness(a, replace(a, numa_node=None, virtual_functions=(a.pci,))) is SELF
 
 
-@given(st.integers(1, 6).flatmap(lambda n: st.tuples(seats(n), seats(n), seats(n))))
+@given(st.integers(1, 6).flatmap(lambda n: st.tuples(positions(n), positions(n), positions(n))))
 def test_more_of_the_way_in_common_is_never_farther(three):
     a, b, c = three
 
@@ -121,18 +121,18 @@ def test_more_of_the_way_in_common_is_never_farther(three):
     assert nearness(a, b).distance <= nearness(a, c).distance
 
 
-@given(seats(), seats())
+@given(positions(), positions())
 def test_only_functions_below_one_host_bridge_avoid_it(a, b):
     below = {SELF, PIX, PXB}
     assert (nearness(a, b) in below) == (a.root == b.root and a.path[0] == b.path[0])
     assert (nearness(a, b) is SYS) == (a.numa_node != b.numa_node)
 
 
-def device(name, seat=None, numa=None):
+def device(name, position=None, numa=None):
     port = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, None, ())
-    pci = seat.pci if seat else None
-    numa = seat.numa_node if seat else numa
-    return Device(name, name, None, "CA", None, None, pci, numa, (port,), (), seat)
+    pci = position.pci if position else None
+    numa = position.numa_node if position else numa
+    return Device(name, name, None, "CA", None, None, pci, numa, (port,), (), position)
 
 
 def test_the_matrix_has_gpus_first_and_is_symmetric():
@@ -155,7 +155,7 @@ def test_a_soft_device_is_near_to_the_gpus_of_the_card_below_its_interface():
     assert matrix(survey)[3] == (PIX, SELF, PHB, SELF)
 
 
-def test_without_a_seat_only_another_numa_node_is_known():
+def test_without_a_position_only_another_numa_node_is_known():
     survey = Survey(
         (device("mlx5_0", NIC), device("rxe0", numa=0), device("rxe1", numa=1), device("siw0")),
         None,
@@ -222,16 +222,16 @@ def test_each_gpu_and_card_has_one_place_and_one_switch_means_near(name):
     survey = read_survey(machines.machine(name))
     found = groups(node_topology(survey))
     gpus = [one.gpu for *_, group in found for one in group.gpus]
-    assert sorted(gpu.seat.pci for gpu in gpus) == [gpu.seat.pci for gpu in survey.gpus]
+    assert sorted(gpu.position.pci for gpu in gpus) == [gpu.position.pci for gpu in survey.gpus]
     whole = [one.card for *_, group in found for one in group.cards]
     parts = [part for *_, group in found for one in group.cards for part in one.parts]
     drawn = sorted(card.id for card in (*whole, *parts) if card.devices)
     assert drawn == sorted(card.id for card in node_cards(survey) if card.devices)
     for numa, root, group in found:
-        seats = [one.gpu.seat for one in group.gpus] + [
-            one.card.seat for one in group.cards if one.card.seat
+        positions = [one.gpu.position for one in group.gpus] + [
+            one.card.position for one in group.cards if one.card.position
         ]
-        assert {(seat.numa_node, seat.root) for seat in seats} <= {(numa, root)}
+        assert {(position.numa_node, position.root) for position in positions} <= {(numa, root)}
         if group.switch:
-            near = {nearness(seats[0], seat) for seat in seats}
+            near = {nearness(positions[0], position) for position in positions}
             assert near <= {Nearness.SELF, Nearness.PIX}

@@ -29,7 +29,7 @@ from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 
 AT = datetime(2026, 3, 1, 12, 30, 5, 42_000, tzinfo=UTC)
 PCI = [PciAddress(f"0000:81:00.{i}") for i in range(3)]
-SEATS = [
+POSITIONS = [
     PciPosition(PCI[0], "pci0000:80", (PCI[0],), 1),
     PciPosition(PCI[0], "pci0000:80", (PCI[0],), 1, None, (PCI[1], PCI[2]), 8),
     PciPosition(PCI[1], "pci0000:80", (PCI[1],), 1, PCI[0]),
@@ -73,14 +73,14 @@ def devices(name):
             lambda numbers: st.tuples(*(ports(n) for n in numbers))
         ),
         char_devices=st.sampled_from([(), (UVERBS,)]),
-        seat=st.sampled_from([None, *SEATS]),
+        position=st.sampled_from([None, *POSITIONS]),
     )
 
 
 def gpus(i):
     return st.builds(
         Gpu,
-        seat=st.just(PciPosition(PCI[i], "pci0000:80", (PCI[i],), 1)),
+        position=st.just(PciPosition(PCI[i], "pci0000:80", (PCI[i],), 1)),
         pci_class=st.just(0x030200),
         vendor=st.just(0x10DE),
         device=st.sampled_from([1, 2]),
@@ -102,7 +102,7 @@ def surveys(draw):
 def apply(survey, found):
     """What `found` makes of a survey: the check that a list of changes is complete."""
     shown = {device.name: device for device in survey.devices}
-    accelerators = {gpu.seat.pci: gpu for gpu in survey.gpus}
+    accelerators = {gpu.position.pci: gpu for gpu in survey.gpus}
     for change in found:
         if change.kind is ChangeKind.NODE:
             survey = replace(survey, **{change.what: change.after})
@@ -116,7 +116,8 @@ def apply(survey, found):
                 things[change.subject] = change.after
             else:
                 old = things[change.subject]
-                things[change.subject] = replace(old, **{change.what: change.after})
+                names = dict(zip(old.__struct_encode_fields__, old.__struct_fields__, strict=True))
+                things[change.subject] = replace(old, **{names[change.what]: change.after})
     return replace(
         survey,
         devices=tuple(shown[name] for name in sorted(shown)),
@@ -162,7 +163,7 @@ def test_every_change_is_one_line_and_one_json_line(before, after):
 
 PORT = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, "eth0", ())
 CARD = Device(
-    "mlx5_0", PCI[0], None, "CA", "mlx5_core", "1.0", PCI[0], 1, (PORT,), (UVERBS,), SEATS[0]
+    "mlx5_0", PCI[0], None, "CA", "mlx5_core", "1.0", PCI[0], 1, (PORT,), (UVERBS,), POSITIONS[0]
 )
 EMPTY = Survey((), None, NamespaceMode.SHARED)
 ONE = replace(EMPTY, devices=(CARD,))
@@ -202,16 +203,16 @@ def test_gids_are_counted_and_an_exchange_is_seen():
 
 
 def test_virtual_functions_doors_gpus_and_the_node():
-    gpu = Gpu(SEATS[2], 0x030200, 0x10DE, 0x2330, "nvidia")
+    gpu = Gpu(POSITIONS[2], 0x030200, 0x10DE, 0x2330, "nvidia")
     after = Survey(
-        (replace(CARD, seat=SEATS[1], char_devices=()),),
+        (replace(CARD, position=POSITIONS[1], char_devices=()),),
         RDMA_CM,
         NamespaceMode.EXCLUSIVE,
         gpus=(gpu,),
     )
     assert lines(ONE, after) == [
         "12:30:05.042  mlx5_0: character devices uverbs0 → -",
-        "12:30:05.042  mlx5_0: seat 0000:81:00.0 with 0 VFs → 0000:81:00.0 with 2 VFs",
+        "12:30:05.042  mlx5_0: PCI position 0000:81:00.0 with 0 VFs → 0000:81:00.0 with 2 VFs",
         "12:30:05.042  GPU 0000:81:00.1: appeared, nvidia",
         "12:30:05.042  node: rdma_cm - → rdma_cm",
         "12:30:05.042  node: RDMA namespace mode shared → exclusive",
@@ -247,4 +248,4 @@ def test_the_whole_device_stands_in_the_entry_of_one_that_appeared():
     (change,) = changes(EMPTY, ONE)
     shown = json.loads(json.dumps(entry(change, AT)))
     assert (shown["event"], shown["what"], shown["before"]) == ("appeared", None, None)
-    assert {*map(camel_case, Device.__struct_fields__)} <= shown["after"].keys()
+    assert {*map(camel_case, Device.__struct_encode_fields__)} <= shown["after"].keys()

@@ -197,9 +197,9 @@ def test_what_is_not_known_is_null_in_the_document():
 
 ROOT = PciAddress("0000:80:01.0")
 PF, VF = PciAddress("0000:81:00.0"), PciAddress("0000:81:00.2")
-PF_SEAT = PciPosition(PF, "pci0000:80", (ROOT, PF), 1, None, (VF,), 8)
-VF_SEAT = PciPosition(VF, "pci0000:80", (ROOT, VF), 1, PF)
-GPU_SEAT = PciPosition(
+PF_POSITION = PciPosition(PF, "pci0000:80", (ROOT, PF), 1, None, (VF,), 8)
+VF_POSITION = PciPosition(VF, "pci0000:80", (ROOT, VF), 1, PF)
+GPU_POSITION = PciPosition(
     PciAddress("0000:01:00.0"), "pci0000:00", (PciAddress("0000:01:00.0"),), None
 )
 
@@ -214,16 +214,18 @@ def pci_cells(*devices):
 
 def test_functions_and_their_parts_are_told_in_the_pci_column():
     one = replace(CARD, ports=(UP,))
-    card = replace(one, seat=PF_SEAT)
-    virtual = replace(one, name="mlx5_1", pci=VF, seat=VF_SEAT)
-    part = replace(one, name="mlx5_2", seat=PF_SEAT, subfunction=88)
+    card = replace(one, position=PF_POSITION)
+    virtual = replace(one, name="mlx5_1", pci=VF, position=VF_POSITION)
+    part = replace(one, name="mlx5_2", position=PF_POSITION, subfunction=88)
     assert pci_cells(card, virtual, part) == [
         "0000:81:00.0 (1 VF)",
         "0000:81:00.2 (VF of mlx5_0)",
         "0000:81:00.0 (SF 88)",
     ]
     assert pci_cells(virtual) == ["0000:81:00.2 (VF of 0000:81:00.0)"]
-    two = replace(card, seat=replace(PF_SEAT, virtual_functions=(VF, PciAddress("0000:81:00.3"))))
+    two = replace(
+        card, position=replace(PF_POSITION, virtual_functions=(VF, PciAddress("0000:81:00.3")))
+    )
     assert pci_cells(two) == ["0000:81:00.0 (2 VFs)"]
 
 
@@ -235,16 +237,16 @@ def test_a_bond_stands_beside_the_interface_that_is_in_it():
 
 def test_the_table_of_a_bonded_card_with_virtual_functions_has_at_most_120_columns():
     port = replace(UP, netdev="enp129s0f0np0", bond="bond0", link_layer=LinkLayer.INFINIBAND)
-    device = replace(CARD, name="mlx5_bond_0", ports=(port,), seat=PF_SEAT)
-    virtual = replace(CARD, name="mlx5_11", ports=(UP,), pci=VF, seat=VF_SEAT)
+    device = replace(CARD, name="mlx5_bond_0", ports=(port,), position=PF_POSITION)
+    virtual = replace(CARD, name="mlx5_11", ports=(UP,), pci=VF, position=VF_POSITION)
     verdicts = (Verdict(device, ()), Verdict(virtual, ()))
     shown = table(verdicts, replace(SURVEY, devices=(device, virtual)))
     assert max(map(len, shown.splitlines())) <= 120
 
 
-def test_seats_and_gpus_in_the_document():
-    gpu = Gpu(GPU_SEAT, 0x030200, 0x10DE, 0x2330, "nvidia")
-    survey = Survey((replace(CARD, seat=PF_SEAT),), None, NamespaceMode.UNKNOWN, (), (gpu,))
+def test_positions_and_gpus_in_the_document():
+    gpu = Gpu(GPU_POSITION, 0x030200, 0x10DE, 0x2330, "nvidia")
+    survey = Survey((replace(CARD, position=PF_POSITION),), None, NamespaceMode.UNKNOWN, (), (gpu,))
     shown = json.loads(json.dumps(document((Verdict(survey.devices[0], ()),), survey)))
     assert shown["devices"][0]["seat"] == {
         "pci": "0000:81:00.0",
@@ -269,7 +271,7 @@ def test_seats_and_gpus_in_the_document():
 
 def test_functions_and_partition_keys_in_the_document():
     netdev = Netdev("ib0", "infiniband", up=True, carrier=False, default_route=True)
-    function = Function(VF_SEAT, 0x15B3, 0x101C, "mlx5_core", (netdev,), None, 0)
+    function = Function(VF_POSITION, 0x15B3, 0x101C, "mlx5_core", (netdev,), None, 0)
     card = replace(CARD, ports=(replace(UP, pkey=0x7FFF),))
     bound = replace(function, driver="vfio-pci", group=IommuGroup(41, ((PF, "mlx5_core"),)))
     survey = replace(SURVEY, devices=(card,), functions=(function, bound))
@@ -283,7 +285,7 @@ def test_functions_and_partition_keys_in_the_document():
     assert shown["functions"] == [
         {
             "pci": VF,
-            "numaNode": VF_SEAT.numa_node,
+            "numaNode": VF_POSITION.numa_node,
             "vendor": "0x15b3",
             "device": "0x101c",
             "driver": "mlx5_core",
@@ -307,8 +309,8 @@ def test_functions_and_partition_keys_in_the_document():
 
 
 def test_a_soft_device_does_not_lend_its_name_to_the_card_below_it():
-    soft = replace(CARD, name="arxe0", pci=None, seat=PF_SEAT)
-    virtual = replace(CARD, name="mlx5_1", pci=VF, seat=VF_SEAT)
+    soft = replace(CARD, name="arxe0", pci=None, position=PF_POSITION)
+    virtual = replace(CARD, name="mlx5_1", pci=VF, position=VF_POSITION)
     verdicts = (Verdict(soft, ()), Verdict(virtual, ()))
     shown = table(verdicts, replace(SURVEY, devices=(soft, virtual)))
     assert "0000:81:00.2 (VF of 0000:81:00.0)" in shown
@@ -325,7 +327,7 @@ def test_the_document_has_every_field_of_the_model(kind):
         Gid: port["gids"][0],
         CharDevice: device["charDevices"][0],
     }
-    assert {*map(camel_case, kind.__struct_fields__)} <= values[kind].keys()
+    assert {*map(camel_case, kind.__struct_encode_fields__)} <= values[kind].keys()
 
 
 def test_the_switch_of_a_port_has_a_column_where_one_is_known():

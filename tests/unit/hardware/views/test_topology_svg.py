@@ -65,7 +65,7 @@ def test_every_machine_has_all_its_devices_in_the_picture(name):
     well_laid(picture)
     text = "\n".join(filter(None, words(picture)))
     assert all(device.name in text for device in survey.devices)
-    assert all(f"GPU{number}\n{gpu.seat.pci}" in text for number, gpu in enumerate(survey.gpus))
+    assert all(f"GPU{number}\n{gpu.position.pci}" in text for number, gpu in enumerate(survey.gpus))
 
 
 def test_the_picture_of_the_page_is_what_the_command_draws(tmp_path):

@@ -9,7 +9,7 @@ from kube_rdma.model.device import Device, Gpu, PciAddress, PciPosition
 from kube_rdma.model.survey import NamespaceMode, Survey
 
 
-def seat(pci, numa):
+def position(pci, numa):
     return PciPosition(PciAddress(pci), "pci0000:00", (PciAddress(pci),), numa)
 
 
@@ -22,8 +22,8 @@ SURVEY = Survey(
     rdma_cm=None,
     namespace_mode=NamespaceMode.UNKNOWN,
     gpus=(
-        Gpu(seat("0000:03:00.0", 0), 0x030200, 0x10DE, 0x2330, "nvidia"),
-        Gpu(seat("0000:83:00.0", 1), 0x120000, 0x1002, 0x74A1, None),
+        Gpu(position("0000:03:00.0", 0), 0x030200, 0x10DE, 0x2330, "nvidia"),
+        Gpu(position("0000:83:00.0", 1), 0x120000, 0x1002, 0x74A1, None),
     ),
 )
 MARKS = (

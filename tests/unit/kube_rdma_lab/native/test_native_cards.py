@@ -52,15 +52,15 @@ def test_a_function_is_gone_when_it_is_pulled_and_as_before_when_it_is_plugged(t
     """Each function of each tree by itself: no fault in between, nothing lost after it."""
     before = shape(tree)
     for function in read_survey(tree).functions:
-        name = str(function.seat.pci)
-        if function.seat.virtual_functions:
+        name = str(function.position.pci)
+        if function.position.virtual_functions:
             with pytest.raises(Refused, match=r"has virtual functions\. Pull 0000:"):
                 changes.pull(tree, tmp_path / "pulled", name)
             continue
         gone = changes.pull(tree, tmp_path / "pulled", name)
         between = read_survey(tree, brief=True)
         assert between.faults == ()
-        assert name not in {str(each.seat.pci) for each in between.functions}
+        assert name not in {str(each.position.pci) for each in between.functions}
         assert not [device for device in between.devices if str(device.pci) == name]
         changes.plug(tree, tmp_path / "pulled", gone.address)
     assert shape(tree) == before

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma_tools.boards.board import BoardSeat
+from kube_rdma_tools.boards.board import BoardPosition
 from kube_rdma_tools.boards.measure import nearness, pod_sizes
 
 # A root is of one NUMA node, or of none that is known.
 PLACES = st.builds(
-    lambda number, placed: BoardSeat(f"pci{number}", number % 2 if placed else None),
+    lambda number, placed: BoardPosition(f"pci{number}", number % 2 if placed else None),
     st.integers(0, 3),
     st.booleans(),
 )
@@ -26,15 +26,15 @@ def worth(gpu, card):
 @given(st.lists(PLACES, min_size=1, max_size=4), st.lists(PLACES, min_size=1, max_size=4))
 def test_gpus_have_as_many_cards_at_their_root_as_any_deal_gives_them(gpus, cards):
     got = nearness(gpus, cards)
-    seats = -(-len(gpus) // len(cards))
-    deals = permutations(cards * seats, len(gpus))
+    each = -(-len(gpus) // len(cards))
+    deals = permutations(cards * each, len(gpus))
     most = max(sum(worth(*pair)[0] for pair in zip(gpus, deal, strict=True)) for deal in deals)
     assert got.root == most
     assert got.gpus == len(gpus)
 
 
 def test_without_a_card_no_gpu_is_near_one():
-    assert nearness([BoardSeat("pci0", 0)], []).gpus == 0
+    assert nearness([BoardPosition("pci0", 0)], []).gpus == 0
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,16 @@ from kube_rdma.model.pools import Mode, PoolSpec
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules import absence
 from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
-from tests.kit.nodes import device, function, node, physical_with_virtual, seat
+from tests.kit.nodes import device, function, node, physical_with_virtual, position
 
-WHOLE = function(seat(0x81), "ens1")
+WHOLE = function(position(0x81), "ens1")
 ABOVE, PART = physical_with_virtual(0x82, 1)
 GID = Gid(1, "fe80:0000:0000:0000:bace:f6ff:fe0a:1c50", GidType.ROCE_V2, None)
 BOTH = (NamespaceMode.SHARED, NamespaceMode.EXCLUSIVE)
 
 
 def rdma(where, netdev=None, layer=LinkLayer.ETHERNET, **facts):
-    found = device(0, where.seat, netdev, **facts)
+    found = device(0, where.position, netdev, **facts)
     return replace(found, ports=(replace(found.ports[0], link_layer=layer, gids=(GID,)),))
 
 
@@ -36,7 +36,7 @@ def survey(*functions, devices=(), mode=NamespaceMode.SHARED):
 
 def away(of, *beside, devices=()):
     cards = {card.id: card for card in node_cards(survey(of, *beside, devices=devices))}
-    return absence.is_away(cards[of.seat.pci])
+    return absence.is_away(cards[of.position.pci])
 
 
 def gone(of, **facts):
@@ -87,7 +87,7 @@ def test_in_every_mode_a_moved_card_is_unhealthy_and_back_it_is_good(mode, names
     here = survey(card, *beside, devices=(rdma(card, card.netdevs[0].name),), mode=namespaces)
     left = survey(gone(card), *beside, devices=(rdma(card),) if visible else (), mode=namespaces)
     before = evaluate(NodeFacts(here, node_cards(here), (spec,)))
-    name = card.seat.pci
+    name = card.position.pci
     facts = NodeFacts(left, node_cards(left), (spec,), gone={name}, stays={spec.resource: {name}})
     moved = evaluate(facts)
     assert [one.healthy for one in before.pools[0].shares]
@@ -101,7 +101,7 @@ def test_in_every_mode_a_moved_card_is_unhealthy_and_back_it_is_good(mode, names
 
 
 OUT = node_cards(survey(gone(WHOLE)))
-NAME = CardId(WHOLE.seat.pci)
+NAME = CardId(WHOLE.position.pci)
 
 
 def look(before, now, explained=frozenset()):
@@ -153,7 +153,7 @@ def test_only_what_is_away_without_a_record_for_long_enough_is_called_moved(look
     for seconds, where, known in looks:
         now += seconds
         functions = [
-            function(seat(bus), *(["eth"] if where[name] == "here" else []))
+            function(position(bus), *(["eth"] if where[name] == "here" else []))
             for bus, name in zip((1, 2, 3), IDS, strict=True)
         ]
         explained = {name for name in IDS if where[name] == "ours"} if known else None

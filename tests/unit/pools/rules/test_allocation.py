@@ -204,7 +204,7 @@ VF = pools.PoolSpec(
 def test_variables_are_those_of_the_sriov_device_plugin():
     """The addresses in the order of the request, and what is known of each as JSON."""
     _, first, second = physical_with_virtual(0x81, 2)
-    found = node(first, second, devices=(device(4, first.seat, kinds=DOORS),))
+    found = node(first, second, devices=(device(4, first.position, kinds=DOORS),))
     ((pool,), _) = resolve([VF], found.cards, found.survey)
     env = dict(allocate(pool, ["0000:81:00.2", "0000:81:00.1"]).env)
     assert env.pop("PCIDEVICE_NVIDIA_COM_VF_A") == "0000:81:00.2,0000:81:00.1"
@@ -231,7 +231,7 @@ def test_variables_are_those_of_the_sriov_device_plugin():
 def test_every_granted_card_is_told_to_cni_plugins():
     """Whatever document the pool comes from, as long as a share is a card."""
     above, part = physical_with_virtual(0x81, 1)
-    found = node(above, part, devices=(device(4, part.seat),))
+    found = node(above, part, devices=(device(4, part.position),))
     wish = pools.PoolSpec("rdma/vf", pools.Mode.SRIOV, "policy:1")
     ((pool,), _) = resolve([wish], found.cards, found.survey)
     given = allocate(pool, ["0000:81:00.1"])

@@ -8,10 +8,12 @@ from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, SliceDevi
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.holdings import Allocatable, FreeGpu, HeldGpu, Holding
 from kube_rdma.pools.rules import nearness
-from tests.kit.nodes import seat
+from tests.kit.nodes import position
 
-GPUS = tuple(Gpu(seat(bus, numa=bus >> 7), 0x030200, 0x10DE, 0x2330, "nvidia") for bus in (3, 0x83))
-NEAR, FAR = (gpu.seat.pci for gpu in GPUS)
+GPUS = tuple(
+    Gpu(position(bus, numa=bus >> 7), 0x030200, 0x10DE, 0x2330, "nvidia") for bus in (3, 0x83)
+)
+NEAR, FAR = (gpu.position.pci for gpu in GPUS)
 NVIDIA = DeviceSlice("gpu.nvidia.com", "node-1", 2, (("gpu-0", (NEAR,)), ("gpu-1", (FAR,))))
 PART = DeviceSlice("mig.example", "node-1", 1, (("gpu-1-part-0", ("0000:ff:00.0", FAR)),))
 
@@ -50,15 +52,15 @@ def test_what_one_container_holds():
     gpus = nearness.claim_gpus([NVIDIA], GPUS)
     devices = [held("gpu-1"), held("gpu-0", container="other"), held("strange")]
     (gpu,) = nearness.claimed_gpus(("team", "train", "c"), devices, gpus)
-    assert gpu == HeldGpu(FAR, (1,), GPUS[1].seat)
-    assert nearness.as_free(GPUS[:1]) == (FreeGpu((0,), GPUS[0].seat),)
+    assert gpu == HeldGpu(FAR, (1,), GPUS[1].position)
+    assert nearness.as_free(GPUS[:1]) == (FreeGpu((0,), GPUS[0].position),)
 
 
 def test_a_gpu_of_a_device_plugin_is_free_until_a_container_holds_its_share():
     gpus = [Allocatable("nvidia.com/gpu", FAR.upper(), (1,)), Allocatable("amd.com/gpu", "0", (0,))]
     listed = [*gpus, Allocatable("rdma/hca", NEAR, (0,))]
     mine = [Holding("team", "train", "c", one.resource, (one.share,)) for one in listed[1:]]
-    far = FreeGpu((1,), GPUS[1].seat)
+    far = FreeGpu((1,), GPUS[1].position)
     assert nearness.free_gpus(listed, [], GPUS) == (far, FreeGpu((0,)))
     assert nearness.free_gpus(listed, mine, GPUS) == (far,)
     assert nearness.held_gpus(mine, listed, GPUS) == (HeldGpu("0", (0,)),)
@@ -95,5 +97,5 @@ def test_each_gpu_of_claims_is_named_once(names):
     wanted = {NEAR for name in names if name == "gpu-0"} | {
         FAR for name in names if name == "gpu-1"
     }
-    assert {gpu.seat.pci for gpu in chosen} == wanted
+    assert {gpu.position.pci for gpu in chosen} == wanted
     assert len(chosen) == len(wanted)

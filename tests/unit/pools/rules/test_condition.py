@@ -18,8 +18,8 @@ PHYSICAL = PciAddress("0000:80:00.0")
 
 def card(number, *reasons, physical=None):
     pci = PciAddress(f"0000:{number:02x}:00.1")
-    seat = PciPosition(pci, "pci0000:00", (pci,), None, physical_function=physical)
-    return Card(pci, (), Function(seat, 0x15B3, 0x1017, "mlx5_core"), reasons)
+    position = PciPosition(pci, "pci0000:00", (pci,), None, physical_function=physical)
+    return Card(pci, (), Function(position, 0x15B3, 0x1017, "mlx5_core"), reasons)
 
 
 def look(before, *cards, damped=None, specs=SPECS, functions=()):
@@ -76,8 +76,8 @@ def test_other_wishes_miss_no_card_of_the_old_ones():
 
 def test_a_virtual_function_is_missed_only_with_its_physical_one():
     """Somebody wrote sriov_numvfs; or the whole card fell off its bus."""
-    seat = PciPosition(PHYSICAL, "pci0000:00", (PHYSICAL,), None)
-    physical = (Function(seat, 0x15B3, 0x1017, "mlx5_core"),)
+    position = PciPosition(PHYSICAL, "pci0000:00", (PHYSICAL,), None)
+    physical = (Function(position, 0x15B3, 0x1017, "mlx5_core"),)
     virtual = [card(n, physical=PHYSICAL) for n in (1, 2)]
     state = look(CardsState(), *virtual, functions=physical)
     assert condition(look(state, virtual[0], functions=physical)).status == "True"

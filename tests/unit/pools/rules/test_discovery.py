@@ -90,7 +90,7 @@ def test_a_port_that_is_not_active_comes_with_state_and_remedy(port, remedy):
     assert remedy in reason
 
 
-SEAT = PciPosition(PciAddress("0000:81:00.0"), "pci0000:80", (), 0)
+POSITION = PciPosition(PciAddress("0000:81:00.0"), "pci0000:80", (), 0)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ SEAT = PciPosition(PciAddress("0000:81:00.0"), "pci0000:80", (), 0)
 def test_a_roce_port_is_disabled_without_a_carrier_too_so_its_interface_tells(up, remedy):
     """mlx5_query_port_roce, bnxt_re_query_port and the core's iWARP say Disabled for both."""
     netdev = Netdev("eth1", "ether", up, False if up else None)
-    function = Function(SEAT, 0x15B3, 0x101D, "mlx5_core", (netdev,))
+    function = Function(POSITION, 0x15B3, 0x101D, "mlx5_core", (netdev,))
     card = replace(CARD, ports=(down(PortState.DOWN, PhysicalState.DISABLED),))
     (verdict,) = judge(Survey((card,), RDMA_CM, NamespaceMode.SHARED, functions=(function,)))
     assert verdict.reasons == (f"no port is ACTIVE; port 1 is DOWN (Disabled): {remedy}",)
@@ -126,9 +126,9 @@ def test_a_subnet_manager_is_missing_or_named_by_its_lid(state, sm_lid):
 
 def test_a_virtual_link_that_is_down_is_raised_on_the_physical_function():
     physical, virtual = PciAddress("0000:41:00.0"), PciAddress("0000:41:00.1")
-    seat = PciPosition(virtual, "pci0000:40", (virtual,), None, physical)
+    position = PciPosition(virtual, "pci0000:40", (virtual,), None, physical)
     port = down(PortState.DOWN, PhysicalState.LINK_UP, IB, None)
-    card = replace(CARD, pci=virtual, seat=seat, ports=(port,))
+    card = replace(CARD, pci=virtual, position=position, ports=(port,))
     (reason,) = reasons_against(card)
     assert "virtual link is down, on 0000:41:00.0" in reason
     netdevs = (Netdev("rep0", "ether", True, True, representor=True),)
@@ -142,13 +142,15 @@ def test_a_virtual_link_that_is_down_is_raised_on_the_physical_function():
 def test_a_virtual_function_without_a_guid_gets_one_on_the_physical_function(guid):
     """Mellanox/network-operator#1646: node_guid of zeros, INIT, and the subnet manager runs."""
     physical, virtual = PciAddress("0000:18:00.0"), PciAddress("0000:18:00.1")
-    seat = PciPosition(virtual, "pci0000:17", (virtual,), None, physical)
+    position = PciPosition(virtual, "pci0000:17", (virtual,), None, physical)
     port = replace(down(PortState.INIT, PhysicalState.LINK_UP, IB, None), sm_lid=4)
     (reason,) = reasons_against(
-        replace(CARD, node_guid=guid, pci=virtual, seat=seat, ports=(port,))
+        replace(CARD, node_guid=guid, pci=virtual, position=position, ports=(port,))
     )
     assert "this function has no GUID, on 0000:18:00.0: ip link set INTERFACE vf N" in reason
-    well = replace(CARD, node_guid="0200:0a00:0000:0001", pci=virtual, seat=seat, ports=(port,))
+    well = replace(
+        CARD, node_guid="0200:0a00:0000:0001", pci=virtual, position=position, ports=(port,)
+    )
     assert "GUID" not in reasons_against(well)[0]
     (of_the_card,) = reasons_against(replace(CARD, node_guid=guid, ports=(port,)))
     assert "GUID" not in of_the_card, "a physical function has the one it was made with"

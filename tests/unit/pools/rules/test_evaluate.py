@@ -14,13 +14,13 @@ from kube_rdma.model.device import Gid, GidType
 from kube_rdma.model.pools import Mode, PoolSpec
 from kube_rdma.pools.rules.absence import DEVICE_GONE
 from kube_rdma.pools.rules.node_health import LEAVING, UNMANAGED, NodeFacts, evaluate, node_cards
-from tests.kit.nodes import device, function, node, nodes, seat, specs
+from tests.kit.nodes import device, function, node, nodes, position, specs
 
 SHARED = PoolSpec("rdma/shared", Mode.SHARED, "c:1")
 ALONE = PoolSpec("rdma/alone", Mode.EXCLUSIVE, "c:2")
-CARD = function(seat(0x81), "ens1")
+CARD = function(position(0x81), "ens1")
 GID = Gid(1, "fe80:0000:0000:0000:bace:f6ff:fe0a:1c50", GidType.ROCE_V2, "ens1")
-DEVICE = device(0, CARD.seat, "ens1")
+DEVICE = device(0, CARD.position, "ens1")
 DEVICE = replace(DEVICE, ports=(replace(DEVICE.ports[0], gids=(GID,)),))
 SURVEY = node(CARD, devices=(DEVICE,)).survey
 

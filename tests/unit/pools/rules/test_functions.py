@@ -29,7 +29,7 @@ from kube_rdma.pools.rules.functions import (
     plan_functions,
     range_faults,
 )
-from tests.kit.nodes import device, function, node, physical_with_virtual, seat
+from tests.kit.nodes import device, function, node, physical_with_virtual, position
 
 TOTAL = 8
 
@@ -42,7 +42,7 @@ def wish(count, *, place="policy:1", **more):
 def card(virtual=0, **changes):
     """A physical function with so many virtual ones of 8; the virtual ones' interfaces are down."""
     above, *parts = physical_with_virtual(0x81, virtual)
-    above = replace(above, seat=replace(above.seat, sriov_total=TOTAL), **changes)
+    above = replace(above, position=replace(above.position, sriov_total=TOTAL), **changes)
     quiet = [
         replace(part, netdevs=tuple(replace(n, up=False, carrier=None) for n in part.netdevs))
         for part in parts
@@ -50,8 +50,8 @@ def card(virtual=0, **changes):
     return (above, *quiet)
 
 
-PF = card()[0].seat.pci
-VF = [part.seat.pci for part in card(4)[1:]]
+PF = card()[0].position.pci
+VF = [part.position.pci for part in card(4)[1:]]
 
 
 def plan(wishes, functions, *, held=(), ours=(), devices=(), uses=()):
@@ -164,7 +164,7 @@ def test_only_functions_that_may_have_to_go_are_asked_about():
 
 def test_a_soft_device_on_a_function_is_somebody_s():
     functions = card(4)
-    soft = device(0, netdev="ens1f0v0", identity="rxe0@ens1f0v0", seat=functions[1].seat)
+    soft = device(0, netdev="ens1f0v0", identity="rxe0@ens1f0v0", position=functions[1].position)
     found = plan([wish(2)], functions, ours=[PF], devices=[soft])
     assert "the soft device rxe0 on ens1f0v0 is removed" in wait(found)
 
@@ -208,7 +208,7 @@ def test_more_than_the_card_has_is_refused_with_both_numbers():
 
 
 def test_a_card_without_sr_iov_is_refused_only_where_it_is_named():
-    plain = function(seat(0x81), "ens1f0")
+    plain = function(position(0x81), "ens1f0")
     assert refusal(plan([wish(8)], [plain])) == "ens1f0 offers no SR-IOV"
     by_vendor = wish(8, interfaces=(), chosen={"vendors": ("15b3",)})
     sentence = wait(plan([by_vendor], [plain]))
@@ -268,7 +268,7 @@ def test_a_plan_never_takes_a_function_from_a_pod_and_a_second_one_finds_nothing
 ):
     functions = card(now)
     held = {CardId(one): ("a/b",) for one in users} if known else None
-    there = {one.seat.pci for one in functions}
+    there = {one.position.pci for one in functions}
     found = plan([wish(count, force=forced)], functions, held=held, ours=[PF] if ours else [])
     assert len(found.acts) + len(found.waits) + len(found.refusals) + len(found.kept) == 1
     for act in found.acts:
@@ -330,7 +330,7 @@ def test_only_what_is_certain_is_refused(wished, one, refused):
 
 def survey_of(count, total=8, devices=()):
     above, *parts = physical_with_virtual(0x81, count)
-    above = replace(above, seat=replace(above.seat, sriov_total=total))
+    above = replace(above, position=replace(above.position, sriov_total=total))
     return node(above, *parts, devices=devices).survey
 
 
@@ -368,7 +368,7 @@ def test_what_does_not_mean_the_card_is_not_told_of_it():
 
 
 def test_numbers_of_sub_functions_are_what_their_makers_gave_them():
-    where = seat(0x81)
+    where = position(0x81)
     sub = device(1, where, auxiliary="mlx5_core.sf.4", subfunction=88)
     survey = node(function(where, "ens1f0"), devices=(sub,)).survey
     assert outside([pool((88, 88))], survey) == ()

@@ -108,7 +108,7 @@ PRESENT = f"{table.FEATURE}/pci-15b3.present"
 PREFIX = "fec0:0000:0000:0001"
 
 
-def seat(number, root="pci0000:80", physical=None):
+def position(number, root="pci0000:80", physical=None):
     pci = PciAddress(f"0000:{number:02x}:00.0")
     return PciPosition(pci, root, (pci,), 0, physical_function=physical)
 
@@ -121,7 +121,7 @@ def port(
 
 
 def device(number, *ports, at=None):
-    at = at or seat(number)
+    at = at or position(number)
     return Device(
         f"mlx5_{number}",
         at.pci,
@@ -139,7 +139,7 @@ def device(number, *ports, at=None):
 
 def function(number, vendor=0x15B3, driver="mlx5_core", *, up=True, at=None):
     netdevs = (Netdev(f"eth{number}", "ether", up=True, carrier=True),) if up else ()
-    return Function(at or seat(number), vendor, 0x1017, driver, netdevs)
+    return Function(at or position(number), vendor, 0x1017, driver, netdevs)
 
 
 def survey(*devices, functions=None, gpus=(), mode=NamespaceMode.SHARED):
@@ -237,7 +237,7 @@ def test_a_card_without_a_driver_is_present_and_says_no_more():
 
 def test_cards_and_gpus_come_before_other_vendors_where_there_are_too_many():
     others = tuple(function(n, vendor=n, up=True) for n in range(1, 30))
-    gpu = Gpu(seat(50), 0x030200, 0x10DE, 0x2330, "nvidia")
+    gpu = Gpu(position(50), 0x030200, 0x10DE, 0x2330, "nvidia")
     shown = labels_of(survey(device(0), functions=(*others, function(0)), gpus=(gpu,)))
     present = [key for key in shown if key.endswith(".present")]
     assert len(present) == MOST_VENDORS
@@ -246,9 +246,9 @@ def test_cards_and_gpus_come_before_other_vendors_where_there_are_too_many():
 
 def test_what_the_ports_say():
     """Virtual functions are no cards of the node; a port that is down has no rate."""
-    virtual = device(3, port(rate=800.0), at=seat(3, physical=PciAddress("0000:00:00.0")))
+    virtual = device(3, port(rate=800.0), at=position(3, physical=PciAddress("0000:00:00.0")))
     gpus = tuple(
-        Gpu(seat(40 + n, root), 0x030200, 0x10DE, 0x2330, None)
+        Gpu(position(40 + n, root), 0x030200, 0x10DE, 0x2330, None)
         for n, root in enumerate(("pci0000:80", "pci0000:c0"))
     )
     devices = (device(0, port(prefix=PREFIX)), device(1, port(PortState.DOWN, 10000.0)), virtual)
@@ -283,7 +283,7 @@ def test_what_ports_say_is_kept_while_a_card_is_in_a_pod():
     functions = (function(0), function(1, up=False))
     inside = survey(device(0), functions=functions)
     assert {table.PORTS, table.GPUS_NEAR} <= wanted_labels(LabelFacts(inside, UBUNTU)).kept
-    virtual = function(1, up=False, at=seat(1, physical=PciAddress("0000:00:00.0")))
+    virtual = function(1, up=False, at=position(1, physical=PciAddress("0000:00:00.0")))
     for other in (function(1), replace(functions[1], driver="vfio-pci"), virtual):
         node = survey(device(0), functions=(functions[0], other))
         assert not wanted_labels(LabelFacts(node, UBUNTU)).kept

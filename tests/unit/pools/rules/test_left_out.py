@@ -8,10 +8,10 @@ from kube_base.frozen import replace
 from kube_rdma.model.card import Netdev
 from kube_rdma.model.pools import Mode, PoolSpec, Selector
 from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards, why_left
-from tests.kit.nodes import device, function, node, seat
+from tests.kit.nodes import device, function, node, position
 
-FUNCTIONS = [function(seat(0x80 + n), f"ib{n}") for n in range(4)]
-DEVICES = [device(n, one.seat, f"ib{n}") for n, one in enumerate(FUNCTIONS)]
+FUNCTIONS = [function(position(0x80 + n), f"ib{n}") for n in range(4)]
+DEVICES = [device(n, one.position, f"ib{n}") for n, one in enumerate(FUNCTIONS)]
 RENAMED = Selector(interfaces=("ib0", "ib1", "ib2", "ibp166s0"))
 
 

@@ -14,7 +14,7 @@ from kube_rdma.pools.rules.discovery import judge
 from kube_rdma.pools.rules.node_health import as_members, not_free
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma.pools.rules.selection import cards
-from tests.kit.nodes import device, function, node, nodes, physical_with_virtual, seat, specs
+from tests.kit.nodes import device, function, node, nodes, physical_with_virtual, position, specs
 
 VF = PoolSpec("rdma/vf", Mode.SRIOV, "c:1")
 ABOVE, PART = physical_with_virtual(0x81, 1)
@@ -24,7 +24,7 @@ DOORLESS = "no uverbs device, so no program can open it: modprobe ib_uverbs"
 
 def on(number, where, state=PortState.ACTIVE, **facts):
     """The RDMA device of a function; a port that is not ACTIVE has no GID either."""
-    one = device(number, where.seat, where.netdevs[0].name)
+    one = device(number, where.position, where.netdevs[0].name)
     down = PhysicalState.LINK_UP if state is PortState.ACTIVE else PhysicalState.DISABLED
     port = replace(one.ports[0], state=state, physical_state=down)
     return replace(one, ports=(replace(port, **facts.pop("port", {})),), **facts)
@@ -41,7 +41,7 @@ def members(survey, *wishes, held=(), kept=()):
 
 
 def part(survey, *wishes, **more):
-    return members(survey, *wishes, **more)[PART.seat.pci]
+    return members(survey, *wishes, **more)[PART.position.pci]
 
 
 QUIET = replace(PART, netdevs=(Netdev("ens1f0v0", "ether", False, None),))
@@ -85,7 +85,7 @@ def test_without_an_rdma_device_above_the_interface_there_tells_of_the_link():
     survey = survey_of(above, QUIET, devices=(on(1, QUIET, PortState.DOWN),))
     (reason,) = part(survey, VF)
     assert reason.startswith("ens1f0 has no carrier")
-    soft = device(3, netdev="ens1f0", identity="rxe3@ens1f0", seat=ABOVE.seat)
+    soft = device(3, netdev="ens1f0", identity="rxe3@ens1f0", position=ABOVE.position)
     survey = survey_of(above, QUIET, devices=(soft, on(1, QUIET, PortState.DOWN)))
     assert part(survey, VF) == (reason,), "a soft device above says nothing of the link"
 
@@ -107,9 +107,9 @@ def test_a_sub_function_is_set_up_by_its_network_too():
 
 
 def test_a_whole_card_is_judged_by_its_own_port():
-    plain = function(seat(0x20), "eth0")
+    plain = function(position(0x20), "eth0")
     survey = survey_of(plain, devices=(on(0, plain, PortState.DOWN),))
-    (reason,) = members(survey, VF)[plain.seat.pci]
+    (reason,) = members(survey, VF)[plain.position.pci]
     assert reason.endswith("check the cable and the switch port behind eth0")
 
 
@@ -139,7 +139,7 @@ def test_a_driver_for_user_space_leaves_nothing_to_attach(changes, refused):
 
 
 OLD = PoolSpec("rdma/old", Mode.SRIOV, "c:9")
-HELD = {"rdma/old": {CardId(PART.seat.pci): ("default/a",)}}
+HELD = {"rdma/old": {CardId(PART.position.pci): ("default/a",)}}
 
 
 @pytest.mark.parametrize("mode", [Mode.SRIOV, Mode.HCA])
@@ -155,10 +155,10 @@ def test_a_card_of_a_resource_that_went_is_free_when_its_pod_has_ended(mode):
 
 
 def test_cards_that_both_modes_share_wait_for_nobody():
-    plain = function(seat(0x20), "eth0")
+    plain = function(position(0x20), "eth0")
     survey = survey_of(plain, devices=(on(0, plain),))
     wish, before = (replace(one, mode=Mode.SHARED) for one in (VF, OLD))
-    held = {"rdma/old": {CardId(plain.seat.pci): ("default/a",)}}
+    held = {"rdma/old": {CardId(plain.position.pci): ("default/a",)}}
     assert members(survey, wish, held=held, kept=[before]) == members(survey, wish)
 
 
@@ -195,5 +195,5 @@ def test_in_rdma_namespace_mode_exclusive_only_what_moves_or_stays_with_the_node
     """A pod on a network of its own would get doors that open nothing, and fall back to TCP."""
     wish = PoolSpec("rdma/a", mode, "c:1", host_network=host_network)
     for survey, good in ((HIDDEN, healthy), (replace(HIDDEN, namespace_mode=SHARED), True)):
-        reasons = members(survey, wish)[ABOVE.seat.pci]
+        reasons = members(survey, wish)[ABOVE.position.pci]
         assert ("ib_core.netns_mode=1" in " ".join(reasons)) is not good

@@ -21,7 +21,7 @@ from kube_rdma.model.pools import (
 from kube_rdma.pools.rules.modes import MODES, terms
 from kube_rdma.pools.rules.pools import faults, node_specs, offer, resolve, warnings, with_defaults
 from kube_rdma.pools.rules.selection import cards, why_not
-from tests.kit.nodes import DOWN, RDMA_CM, device, function, hard_card, node, nodes, seat, specs
+from tests.kit.nodes import DOWN, RDMA_CM, device, function, hard_card, node, nodes, position, specs
 
 SURVEY = node().survey
 HCA = PoolSpec("rdma/hca", Mode.HCA, "config.json:1")
@@ -59,7 +59,7 @@ def test_a_card_that_a_mode_owns_is_in_one_pool(world):
 @given(nodes(), specs(1))
 def test_a_card_is_in_the_pool_exactly_when_nothing_says_why_not(found, wishes):
     ((pool,), clashes) = resolved(found, wishes)
-    functions = {f.seat.pci: f for f in found.survey.functions}
+    functions = {f.position.pci: f for f in found.survey.functions}
     meant = [card for card in found.cards if why_not(pool.spec, card, functions) is None]
     assert list(pool.cards) == meant
     assert not clashes
@@ -77,7 +77,7 @@ def test_a_held_card_stays_as_long_as_its_function_is_there(world):
 def test_a_card_that_is_meant_is_in_a_pool_or_in_a_clash(world):
     found, wishes, held = world
     pools, clashes = resolved(found, wishes, held)
-    functions = {f.seat.pci: f for f in found.survey.functions}
+    functions = {f.position.pci: f for f in found.survey.functions}
     lost = {(clash.card.id, clash.second.resource) for clash in clashes if clash.fatal}
     for pool in pools:
         for card in found.cards:
@@ -180,7 +180,7 @@ def test_who_holds_a_card_keeps_it_before_an_earlier_wish():
 
 def test_a_card_inside_a_pod_is_not_lost():
     spec = PoolSpec("rdma/a", Mode.EXCLUSIVE, "c:1", (Selector(interfaces=("eth0",)),))
-    where = seat(0x81)
+    where = position(0x81)
     before = node(function(where, "eth0"), devices=(device(0, where, "eth0"),))
     inside = node(function(where))
     ((pool,), _) = resolved(before, [spec])

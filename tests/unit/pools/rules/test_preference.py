@@ -15,7 +15,16 @@ from kube_rdma.model.pools import Bind, Mode, PoolSpec, Preference
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma.pools.rules.preference import prefer
-from tests.kit.nodes import DOWN, device, hard_card, node, nodes, physical_with_virtual, seat, specs
+from tests.kit.nodes import (
+    DOWN,
+    device,
+    hard_card,
+    node,
+    nodes,
+    physical_with_virtual,
+    position,
+    specs,
+)
 from tests.kit.refusals import refusal
 
 SURVEY = node().survey
@@ -55,7 +64,9 @@ def questions(draw):
     some = st.lists(st.sampled_from([*ids, "strange"]), unique=True)
     available = tuple(draw(some))
     must = tuple(draw(st.lists(st.sampled_from([*available, "other"]), max_size=2)))
-    gpus = draw(st.lists(st.sampled_from([NODE_0, NODE_1, FreeGpu((), seat(0x30))]), max_size=3))
+    gpus = draw(
+        st.lists(st.sampled_from([NODE_0, NODE_1, FreeGpu((), position(0x30))]), max_size=3)
+    )
     return pool, available, must, draw(st.integers(0, len(ids) + 1)), gpus
 
 
@@ -92,7 +103,7 @@ def test_distinct_cards_come_before_a_second_share(question):
     cards = {card.id: card for card in pool.cards}
 
     def rail(name):
-        place = cards[ids[name].card].seat
+        place = cards[ids[name].card].position
         return (place.physical_function or place.pci) if place else ids[name].card
 
     free = [name for name in available if name in ids and ids[name].healthy]
@@ -150,7 +161,7 @@ def test_cards_beside_free_gpus(taken, size, gpus, expected):
 
 def test_the_same_switch_goes_before_the_same_node():
     cards = rails(2, numa=lambda _: 0)
-    beside = replace(seat(0x99), path=(cards[1].seat.path[0], seat(0x99).pci))
+    beside = replace(position(0x99), path=(cards[1].position.path[0], position(0x99).pci))
     pool = pool_of(cards, prefer=Preference.NUMA)
     assert chosen(pool, {"B": 3}, 1, gpus=[FreeGpu((0,), beside)]) == "B"
     assert chosen(pool, {"B": 3}, 1, gpus=[FreeGpu((0,))]) == "A"
@@ -184,7 +195,7 @@ def test_virtual_functions_of_one_card_are_one_rail(policy, expected):
 )
 def test_functions_with_several_shares_fill_or_take_turns(policy, expected):
     found = node(*physical_with_virtual(0x81, 3))
-    devices = [device(n, f.seat) for n, f in enumerate(found.survey.functions) if n]
+    devices = [device(n, f.position) for n, f in enumerate(found.survey.functions) if n]
     found = node(*found.survey.functions, devices=devices)
     spec = PoolSpec("rdma/a", Mode.HCA, "c:1", bind=Bind.PER_CARD, shares=2, prefer=policy)
     ((pool,), _) = resolve([spec], found.cards, found.survey)

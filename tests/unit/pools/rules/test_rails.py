@@ -9,7 +9,7 @@ from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.pools import RailRecord
 from kube_rdma.pools.rules.rails import numbers, physical, places_of, recorded, without_cards
-from tests.kit.nodes import device, function, hard_card, physical_with_virtual, seat
+from tests.kit.nodes import device, function, hard_card, physical_with_virtual, position
 
 CARDS = tuple(hard_card(0x10 + number, number) for number in range(8))
 IDS = tuple(card.id for card in CARDS)
@@ -52,13 +52,16 @@ def test_an_idle_node_has_the_order_of_addresses_again(looks):
 def test_a_card_that_is_gone_or_without_its_devices_shifts_nobody():
     *_, record = after([(CARDS, False), (CARDS[4:], False), (CARDS[5:], True)])
     assert rails(record, CARDS[5:])[IDS[5]] == 5
-    assert rails(record, (Card(IDS[5], (), function(CARDS[5].seat)),))[IDS[5]] == 5
+    assert rails(record, (Card(IDS[5], (), function(CARDS[5].position)),))[IDS[5]] == 5
 
 
 def test_virtual_functions_and_sub_functions_have_their_card_s_rail():
     above = [physical_with_virtual(0x20 + at, 2, f"ens{at}f0") for at in range(2)]
-    node = [Card(CardId(f.seat.pci), (device(n, f.seat),), f) for n, f in enumerate(sum(above, ()))]
-    sub = device(9, above[1][0].seat, auxiliary="mlx5_core.sf.4")
+    node = [
+        Card(CardId(f.position.pci), (device(n, f.position),), f)
+        for n, f in enumerate(sum(above, ()))
+    ]
+    sub = device(9, above[1][0].position, auxiliary="mlx5_core.sf.4")
     node.append(Card(CardId("mlx5_core.sf.4"), (sub,), None))
     offered = [card for card in node if physical(card) != card.id]
     (record,) = after([(offered, False)])
@@ -66,11 +69,15 @@ def test_virtual_functions_and_sub_functions_have_their_card_s_rail():
 
 
 def moved(card, bus, at=None):
-    where = seat(bus)
+    where = position(bus)
     (one,) = card.devices
     return Card(
         CardId(where.pci),
-        (replace(one, identity=where.pci, seat=where, pci=where.pci, node_guid=at or guid(card)),),
+        (
+            replace(
+                one, identity=where.pci, position=where, pci=where.pci, node_guid=at or guid(card)
+            ),
+        ),
         function(where, *(netdev.name for netdev in card.function.netdevs)),
     )
 
@@ -171,7 +178,7 @@ def test_a_list_has_the_last_word_and_a_name_outlives_the_interface():
     assert {card: rail for card, rail in rails(record, CARDS, listed).items() if card in IDS} == (
         expected
     )
-    inside = Card(IDS[5], (), function(seat(0x15)))
+    inside = Card(IDS[5], (), function(position(0x15)))
     again = recorded(record, (inside,), (inside,), listed, idle=False)
     assert rails(again, (inside,), listed)[IDS[5]] == 0
 

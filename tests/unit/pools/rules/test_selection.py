@@ -20,10 +20,10 @@ from tests.kit.nodes import (
     node,
     nodes,
     physical_with_virtual,
-    seat,
+    position,
 )
 
-WHERE = seat(0x81)
+WHERE = position(0x81)
 
 
 @given(nodes())
@@ -33,7 +33,9 @@ def test_each_device_and_each_function_is_in_one_card(found):
         d.name for d in found.survey.devices
     )
     functions = [card.function for card in known if card.function]
-    assert sorted(f.seat.pci for f in functions) == [f.seat.pci for f in found.survey.functions]
+    assert sorted(f.position.pci for f in functions) == [
+        f.position.pci for f in found.survey.functions
+    ]
     ids = [card.id for card in known]
     assert ids == sorted(set(ids))
     assert all(card.devices or card.function for card in known)
@@ -53,7 +55,7 @@ def test_the_order_of_devices_and_functions_does_not_matter(found, random):
 
 def test_a_function_joins_the_devices_on_it():
     hard = device(0, WHERE, "eth0")
-    soft = device(1, None, "eth0", seat=WHERE)
+    soft = device(1, None, "eth0", position=WHERE)
     (card,) = node(function(WHERE, "eth0"), devices=(hard, soft), ill={"mlx5_0"}).cards
     assert (card.id, card.name, card.usable) == ("0000:81:00.0", "mlx5_0+rxe1", True)
     (card,) = node(function(WHERE, "eth0"), devices=(hard, soft), ill={"mlx5_0", "rxe1"}).cards
@@ -71,7 +73,7 @@ def test_a_sub_function_is_a_card_of_its_own():
 
 def test_a_device_without_a_function_is_a_card_by_its_identity():
     (card,) = node(devices=(device(0, None, "veth0", identity="rxe0@veth0"),)).cards
-    assert (card.id, card.seat, card.numa_node) == ("rxe0@veth0", None, None)
+    assert (card.id, card.position, card.numa_node) == ("rxe0@veth0", None, None)
 
 
 def test_two_long_names_stay_two_cards():
@@ -123,20 +125,20 @@ def test_reasons_of_two_devices_are_said_once():
 
 
 ABOVE, V0, V1, V2 = physical_with_virtual(0x10, 3, "ens1f0")
-FUNCTIONS = {f.seat.pci: f for f in (ABOVE, V0, V1, V2)}
-KEYED = replace(device(0, seat(0x10)).ports[0], pkey=0x8001, link_layer=LinkLayer.INFINIBAND)
-PART = device(9, ABOVE.seat, auxiliary="mlx5_core.sf.4", subfunction=88, driver="mlx5_core.sf")
+FUNCTIONS = {f.position.pci: f for f in (ABOVE, V0, V1, V2)}
+KEYED = replace(device(0, position(0x10)).ports[0], pkey=0x8001, link_layer=LinkLayer.INFINIBAND)
+PART = device(9, ABOVE.position, auxiliary="mlx5_core.sf.4", subfunction=88, driver="mlx5_core.sf")
 
 
 def card_of(where, *devices):
-    return Card(CardId(where.seat.pci), devices, where)
+    return Card(CardId(where.position.pci), devices, where)
 
 
-WHOLE = card_of(replace(ABOVE, acpi_index=3), device(0, ABOVE.seat, "ens1f0"))
-VIRTUAL = card_of(V1, device(2, V1.seat, "ens1f0v1"))
+WHOLE = card_of(replace(ABOVE, acpi_index=3), device(0, ABOVE.position, "ens1f0"))
+VIRTUAL = card_of(V1, device(2, V1.position, "ens1f0v1"))
 SUB = Card(CardId("mlx5_core.sf.4"), (PART,), None)
 SOFT = Card(CardId("rxe5@veth0"), (device(5, None, "veth0"),), None)
-FABRIC = card_of(ABOVE, replace(device(0, ABOVE.seat), ports=(KEYED,)))
+FABRIC = card_of(ABOVE, replace(device(0, ABOVE.position), ports=(KEYED,)))
 
 
 def why(card, mode=Mode.HCA, *selectors):
@@ -162,7 +164,11 @@ def ranged(parent, *indexes):
         (SOFT, Selector(interfaces=("veth0",)), None),
         (WHOLE, Selector(link_types=("ether",)), None),
         (SOFT, Selector(link_types=("infiniband",)), "link type ether is not among infiniband"),
-        (WHOLE, Selector(pci_addresses=(V0.seat.pci,)), "PCI address 0000:10:00.0 is not among"),
+        (
+            WHOLE,
+            Selector(pci_addresses=(V0.position.pci,)),
+            "PCI address 0000:10:00.0 is not among",
+        ),
         (WHOLE, Selector(acpi_indexes=(1, 3)), None),
         (VIRTUAL, Selector(acpi_indexes=(3,)), "it has no ACPI index, and one of 3 is asked for"),
         (SUB, Selector(auxiliary_types=("sf",)), None),
@@ -201,8 +207,8 @@ def test_any_of_several_selectors_is_enough():
     )
 
 
-PLAIN = card_of(function(seat(0x20), "eth0"), device(1, seat(0x20), "eth0"))
-BARE = card_of(function(seat(0x20), "eth0"))
+PLAIN = card_of(function(position(0x20), "eth0"), device(1, position(0x20), "eth0"))
+BARE = card_of(function(position(0x20), "eth0"))
 ROUTED = card_of(
     replace(PLAIN.function, netdevs=(Netdev("eth0", "ether", True, True, True),)), *PLAIN.devices
 )
@@ -247,7 +253,7 @@ def test_sub_functions_are_given_away_by_those_who_name_them():
 
 @given(nodes(), SELECTORS, SELECTORS, st.sampled_from(Mode))
 def test_a_second_selector_never_takes_a_card_away(found, first, second, mode):
-    functions = {f.seat.pci: f for f in found.survey.functions}
+    functions = {f.position.pci: f for f in found.survey.functions}
     for card in found.cards:
         one = why_not(PoolSpec("rdma/a", mode, "c", (first,)), card, functions)
         two = why_not(PoolSpec("rdma/a", mode, "c", (first, second)), card, functions)
@@ -257,7 +263,7 @@ def test_a_second_selector_never_takes_a_card_away(found, first, second, mode):
 
 @given(nodes(), SELECTORS, st.sampled_from(Mode))
 def test_a_selector_never_brings_a_card_that_the_mode_cannot_take(found, selector, mode):
-    functions = {f.seat.pci: f for f in found.survey.functions}
+    functions = {f.position.pci: f for f in found.survey.functions}
     for card in found.cards:
         if card.function and why_not(PoolSpec("rdma/a", mode, "c"), card, functions):
             assert why_not(PoolSpec("rdma/a", mode, "c", (selector,)), card, functions)
@@ -265,7 +271,7 @@ def test_a_selector_never_brings_a_card_that_the_mode_cannot_take(found, selecto
 
 @given(nodes(), st.lists(SELECTORS, max_size=2), st.sampled_from(Mode))
 def test_a_reason_is_a_clause(found, selectors, mode):
-    functions = {f.seat.pci: f for f in found.survey.functions}
+    functions = {f.position.pci: f for f in found.survey.functions}
     for card in found.cards:
         reason = why_not(PoolSpec("rdma/a", mode, "c", tuple(selectors)), card, functions)
         assert reason is None or (reason and not reason.endswith("."))
@@ -275,9 +281,9 @@ def test_a_physical_function_inside_a_pod_is_still_known_by_its_address():
     """Its interface is out of sight, so a range by address goes on where one by name does not."""
     away = replace(ABOVE, netdevs=())
     spec = PoolSpec("rdma/a", Mode.SRIOV, "c", (Selector(roots=(ranged("0000:10:00.0"),)),))
-    assert why_not(spec, VIRTUAL, {away.seat.pci: away}) is None
+    assert why_not(spec, VIRTUAL, {away.position.pci: away}) is None
     spec = replace(spec, selectors=(Selector(physical=(ranged("ens1f0"),)),))
-    assert why_not(spec, VIRTUAL, {away.seat.pci: away}) == "it is not among ens1f0"
+    assert why_not(spec, VIRTUAL, {away.position.pci: away}) == "it is not among ens1f0"
 
 
 USED = "name the card in a selector to give it away all the same"
@@ -360,12 +366,12 @@ def test_a_fast_path_is_known_by_its_master_under_any_name():
 
 def test_an_rdma_function_beside_its_interface_s_is_judged_by_that_one():
     """eRDMA: the device is a function of its own, the interface with the route another's."""
-    door = function(seat(0x21))
-    card = card_of(door, device(1, door.seat, "eth0"))
-    functions = {f.seat.pci: f for f in (door, ROUTED.function)}
+    door = function(position(0x21))
+    card = card_of(door, device(1, door.position, "eth0"))
+    functions = {f.position.pci: f for f in (door, ROUTED.function)}
     spec = PoolSpec("rdma/a", Mode.EXCLUSIVE, "c:1")
     assert why_not(spec, card, functions) == ROUTE
-    assert why_not(spec, card, {door.seat.pci: door}) is None
+    assert why_not(spec, card, {door.position.pci: door}) is None
 
 
 def test_uses_are_asked_for_only_where_cards_move():

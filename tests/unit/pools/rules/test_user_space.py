@@ -24,7 +24,7 @@ from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
 from tests.kit.nodes import RDMA_CM, device, node, physical_with_virtual
 
 ABOVE, FIRST, SECOND, KERNEL = physical_with_virtual(0x81, 3)
-OTHER, A, B = ABOVE.seat.pci, FIRST.seat.pci, SECOND.seat.pci
+OTHER, A, B = ABOVE.position.pci, FIRST.position.pci, SECOND.position.pci
 DPDK = PoolSpec(
     "nvidia.com/dpdk",
     Mode.SRIOV,
@@ -44,7 +44,7 @@ def bound(function: Function, *others: tuple[str, str | None], driver="vfio-pci"
 
 def pools_of(*functions: Function, specs=(DPDK,), **facts):
     """The pools of a node whose physical function carries RDMA, and what is in them."""
-    devices = (device(0, ABOVE.seat, "ens1f0"), device(1, KERNEL.seat, "ens1f0v2"))
+    devices = (device(0, ABOVE.position, "ens1f0"), device(1, KERNEL.position, "ens1f0v2"))
     survey = node(ABOVE, *functions, KERNEL, devices=devices).survey
     return evaluate(NodeFacts(survey, node_cards(survey), specs, **facts)).pools
 
@@ -154,7 +154,7 @@ def test_two_functions_of_one_group_are_one_share():
 def test_a_pool_of_mixed_drivers_gives_each_what_its_driver_has():
     mixed = replace(DPDK, selectors=(Selector(vendors=("15b3",)),))
     (pool,) = pools_of(bound(FIRST), bound(SECOND, driver="igb_uio"), specs=(mixed,))
-    c = KERNEL.seat.pci
+    c = KERNEL.position.pci
     assert shares(pool) == [A, c]
     assert allocate(pool, [A, c]).char_paths == (
         "/dev/infiniband/rdma_cm",
@@ -198,17 +198,17 @@ DRIVERS = ("mlx5_core", "vfio-pci", "mlx5_vfio_pci", "uio_pci_generic", "igb_uio
 def machines(draw):
     """Virtual functions with any drivers, in any groups, guarded or not; the physical one too."""
     above, *parts = physical_with_virtual(0x81, 5)
-    places = {one.seat.pci: draw(st.integers(0, 2)) for one in (above, *parts)}
-    drivers = {one.seat.pci: draw(st.sampled_from(DRIVERS)) for one in parts}
-    drivers[above.seat.pci] = "mlx5_core"
+    places = {one.position.pci: draw(st.integers(0, 2)) for one in (above, *parts)}
+    drivers = {one.position.pci: draw(st.sampled_from(DRIVERS)) for one in parts}
+    drivers[above.position.pci] = "mlx5_core"
     for at, one in enumerate(parts):
-        pci, driver = one.seat.pci, drivers[one.seat.pci]
+        pci, driver = one.position.pci, drivers[one.position.pci]
         others = ((n, drivers[n]) for n in places if places[n] == places[pci] and n != pci)
         found = bound(one, *others, driver=driver or "", guarded=draw(st.booleans()))
         group = found.group and replace(found.group, number=places[pci])
         netdevs = one.netdevs if driver == "mlx5_core" else ()
         parts[at] = replace(one, driver=driver, netdevs=netdevs, group=group)
-    first = draw(st.sets(st.sampled_from([one.seat.pci for one in parts]), min_size=1))
+    first = draw(st.sets(st.sampled_from([one.position.pci for one in parts]), min_size=1))
     chosen = (tuple(first), tuple(places.keys() - first))
     specs = [
         replace(DPDK, resource=f"r/{n}", selectors=(Selector(pci_addresses=names),))
@@ -222,7 +222,7 @@ def test_no_share_is_empty_and_no_group_is_given_twice(machine):
     """And none is given of which the kernel, or another pool, has a part."""
     survey, specs = machine
     pools = evaluate(NodeFacts(survey, node_cards(survey), specs)).pools
-    functions = {one.seat.pci: one for one in survey.functions}
+    functions = {one.position.pci: one for one in survey.functions}
     opened = []
     for pool in pools:
         mine = {card.id for card in pool.cards}

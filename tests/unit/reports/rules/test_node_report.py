@@ -31,7 +31,7 @@ from kube_rdma.pools.rules.staging import PendingPool
 from kube_rdma.reports.node_report import report_status
 from kube_rdma.reports.rules.node_report import MOST_CARDS, AgentLook, card_grid, node_report
 from tests.unit.agent.conftest import RDMA_CM, card
-from tests.unit.agent.world import hard_card, seat
+from tests.unit.agent.world import hard_card, position
 
 HCA = PoolSpec("rdma/hca", Mode.HCA, "config.json")
 
@@ -39,8 +39,10 @@ HCA = PoolSpec("rdma/hca", Mode.HCA, "config.json")
 def look(*devices, specs=(HCA,), before=None, functions=4, **more):
     """What an agent knows after a look at these devices, and the state for the next."""
     up = [(Netdev(f"eth{n}", "ether", up=True, carrier=True),) for n in range(functions)]
-    seats = tuple(Function(seat(n), 0x15B3, 0x1017, "mlx5_core", up[n]) for n in range(functions))
-    survey = Survey(devices, RDMA_CM, NamespaceMode.SHARED, functions=seats)
+    positions = tuple(
+        Function(position(n), 0x15B3, 0x1017, "mlx5_core", up[n]) for n in range(functions)
+    )
+    survey = Survey(devices, RDMA_CM, NamespaceMode.SHARED, functions=positions)
     verdict = evaluate(NodeFacts(survey, node_cards(survey), specs))
     cards = next_state(before or CardsState(), verdict, specs, survey)
     return AgentLook("1", survey, verdict, cards, **more)

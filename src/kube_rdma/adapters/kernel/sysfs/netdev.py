@@ -26,13 +26,13 @@ _LOWER, _UPPER = "lower_", "upper_"  # netdev_adjacent_sysfs_add(), net/core/dev
 
 
 class DeviceSite(Frozen):
-    """The place of an RDMA device: PCI position and interfaces; `seat` is None without PCI.
+    """The place of an RDMA device: PCI position and interfaces; `position` is None without PCI.
 
-    A `soft` device sits on no function of its own: the seat is its interface's.
+    A `soft` device sits on no function of its own: the position is its interface's.
     """
 
     identity: str
-    seat: PciPosition | None
+    position: PciPosition | None
     driver: str | None
     numa_node: int | None
     netdevs: tuple[Netdev, ...]
@@ -83,14 +83,14 @@ def find_site(
     if place is not None:
         # The last name is the function's own address, or the auxiliary device on it.
         name = place.rpartition("/")[2]
-        seat = pci.seat(place)
+        position = pci.position(place)
         auxiliary = name if is_auxiliary(name) else None
         driver = tree.place(f"{path}/device/driver")
         return DeviceSite(
             identity=name,
-            seat=seat,
+            position=position,
             driver=driver.rpartition("/")[2] if driver else None,
-            numa_node=seat.numa_node if seat else None,
+            numa_node=position.numa_node if position else None,
             netdevs=netdevs.of(tree.names(f"{path}/device/net", required=False)),
             auxiliary=auxiliary,
             subfunction=tree.number(f"{path}/device/sfnum") if auxiliary else None,
@@ -99,24 +99,26 @@ def find_site(
     if netdev is None:
         named = (gid.netdev for port in ports for gid in port.gids if gid.netdev)
         netdev = next((n for n in named if tree.holds(f"class/net/{n}")), None)
-    seat = _seat_below(tree, pci, netdev) if netdev else None
+    position = _position_below(tree, pci, netdev) if netdev else None
     return DeviceSite(
         identity=soft_identity(path.rpartition("/")[2], netdev),
-        seat=seat,
+        position=position,
         driver=None,
-        numa_node=seat.numa_node if seat else None,
+        numa_node=position.numa_node if position else None,
         netdevs=netdevs.of((netdev,)) if netdev else (),
         soft=True,
     )
 
 
-def _seat_below(tree: SysfsTree, pci: PciTree, netdev: str) -> PciPosition | None:
+def _position_below(tree: SysfsTree, pci: PciTree, netdev: str) -> PciPosition | None:
     """Return the PCI position of an interface, or of the only one that it is built on; or None."""
-    seat = pci.seat(tree.place(f"class/net/{netdev}"))
-    if seat:
-        return seat
-    seats = {pci.seat(tree.place(f"class/net/{name}")) for name in lower_netdevs(tree, netdev)}
-    return seats.pop() if len(seats) == 1 else None
+    position = pci.position(tree.place(f"class/net/{netdev}"))
+    if position:
+        return position
+    positions = {
+        pci.position(tree.place(f"class/net/{name}")) for name in lower_netdevs(tree, netdev)
+    }
+    return positions.pop() if len(positions) == 1 else None
 
 
 # Network functions: what a card is besides its RDMA devices.
@@ -143,28 +145,28 @@ def read_functions(tree: SysfsTree, pci: PciTree, seen: NetdevTree) -> tuple[Fun
 
         With `like`, take vendor and device id from that one.
         """
-        seat = pci.seat(place)
+        position = pci.position(place)
         ids = (like.vendor, like.device) if like else (pci.ids(place) if place else None)
-        if place is None or seat is None or ids is None:
+        if place is None or position is None or ids is None:
             return None
         driver = tree.link(f"{place}/driver")
-        functions[seat.pci] = Function(
-            seat,
+        functions[position.pci] = Function(
+            position,
             *ids,
             driver,
             netdevs.get(place, ()),
-            None if seat.physical_function else tree.number(f"{place}/acpi_index"),
+            None if position.physical_function else tree.number(f"{place}/acpi_index"),
             pci.vf_index(place),
             pci.group(place) if is_vfio(driver) else None,
         )
-        return functions[seat.pci]
+        return functions[position.pci]
 
     for name in pci.of_class({NETWORK_CLASS}):
         place = tree.place(f"{FUNCTIONS}/{name}", required=True)
         above, sibling = add(place), None
         if place is None or above is None:
             continue
-        for address in above.seat.virtual_functions:
+        for address in above.position.virtual_functions:
             beside, listed = f"{place.rpartition('/')[0]}/{address}", f"{FUNCTIONS}/{address}"
             there = beside if tree.holds(beside) else tree.place(listed, required=True)
             sibling = add(there, sibling) or sibling

@@ -1,7 +1,7 @@
 """PCI functions: where they sit, how they are related, which are GPUs, what their links can.
 
-netdev.py asks for the seat of each RDMA device and for the network functions; devices.py takes the
-GPUs from here. Names and formats: drivers/pci/pci-sysfs.c, drivers/pci/iov.c,
+netdev.py asks for the position of each RDMA device and for the network functions; devices.py takes
+the GPUs from here. Names and formats: drivers/pci/pci-sysfs.c, drivers/pci/iov.c,
 Documentation/ABI/testing/sysfs-bus-pci. A card can have hundreds of virtual functions, so a
 function is read once, and of a virtual one no file whose content follows from its physical one.
 The doctor and the metrics read links, which no survey has.
@@ -54,28 +54,28 @@ class PciTree:
 
     def __init__(self, tree: SysfsTree) -> None:
         self._tree = tree
-        self._seats: dict[str, PciPosition] = {}  # by the place of the function
+        self._positions: dict[str, PciPosition] = {}  # by the place of the function
         self._physical: dict[str, str] = {}  # place of a virtual function → of its physical one
         self._indexes: dict[PciAddress, int] = {}  # N of the virtfnN that leads to a function
         self._classes: dict[str, int | None] = {}
         self._groups: dict[str, IommuGroup] = {}  # each with all of its devices, by number
         self._listed = dict.fromkeys(tree.names(FUNCTIONS, required=False))
 
-    def seat(self, place: str | None) -> PciPosition | None:
+    def position(self, place: str | None) -> PciPosition | None:
         """Return the position of the PCI function at or above `place`, None without one."""
         function = function_above(place)
         if function is None:
             return None
-        if function not in self._seats:
-            self._seats[function] = self._read(function)
-        return self._seats[function]
+        if function not in self._positions:
+            self._positions[function] = self._read(function)
+        return self._positions[function]
 
     def vf_index(self, place: str) -> int | None:
         """Return the index of the virtual function at `place`; None if it is not virtual."""
-        seat = self.seat(place)
-        if seat is None or self.seat(self._physical.get(place)) is None:
+        position = self.position(place)
+        if position is None or self.position(self._physical.get(place)) is None:
             return None
-        return self._indexes.get(seat.pci)
+        return self._indexes.get(position.pci)
 
     def of_class(self, bases: Collection[int]) -> Iterator[str]:
         """Yield the addresses of PCI functions of these base classes, in order.
@@ -123,15 +123,15 @@ class PciTree:
         change nothing in the survey.
         """
         for function, above in self._physical.items():
-            virtual, physical = self._seats[function], self.seat(above)
+            virtual, physical = self._positions[function], self.position(above)
             if physical and virtual.pci not in physical.virtual_functions:
                 reason = f"names {physical.pci}, which does not list {virtual.pci}"
                 self._tree.blame(f"{function}/physfn", reason)
-        seats_by_address = {seat.pci: seat for seat in self._seats.values()}
-        for function, seat in self._seats.items():
-            for name in seat.virtual_functions:
-                other = seats_by_address.get(name)
-                if other and other.physical_function != seat.pci:
+        positions_by_address = {position.pci: position for position in self._positions.values()}
+        for function, position in self._positions.items():
+            for name in position.virtual_functions:
+                other = positions_by_address.get(name)
+                if other and other.physical_function != position.pci:
                     reason = f"lists {name}, which names {other.physical_function} instead"
                     self._tree.blame(function, reason)
 
@@ -146,12 +146,12 @@ class PciTree:
     def _gpu(self, name: str) -> Gpu | None:
         path = f"{FUNCTIONS}/{name}"
         pci_class = self._class(name)
-        seat = self.seat(self._tree.place(path, required=True))
+        position = self.position(self._tree.place(path, required=True))
         ids = self.ids(path)
-        if seat is None or ids is None or pci_class is None:
+        if position is None or ids is None or pci_class is None:
             return None
         driver = self._tree.place(f"{path}/driver")
-        return Gpu(seat, pci_class, *ids, driver.rpartition("/")[2] if driver else None)
+        return Gpu(position, pci_class, *ids, driver.rpartition("/")[2] if driver else None)
 
     def _class(self, name: str) -> int | None:
         """Return a function's PCI class; None where the tree has no such file."""
@@ -171,7 +171,7 @@ class PciTree:
         elif physical:
             # The target of physfn is beside the function as a rule.
             above: str | None = f"{function.rpartition('/')[0]}/{physical}"
-            if above not in self._seats:
+            if above not in self._positions:
                 above = tree.place(f"{function}/physfn", required=True)
             if above:
                 self._physical[function] = above
@@ -271,12 +271,14 @@ def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[PcieLink,
             if now[0] == now[1] and None not in most:  # of one link both ends say the same
                 yield pcie_link(path[lower], now[0], most)
 
-    of_devices = (device.seat for device in survey.devices if device.seat)
-    wanted = dict.fromkeys(seat.physical_function or seat.pci for seat in of_devices)
-    by_address = {one.seat.pci: one.seat for one in survey.functions}
-    seats = [by_address[pci] for pci in wanted if pci in by_address]
+    of_devices = (device.position for device in survey.devices if device.position)
+    wanted = dict.fromkeys(position.physical_function or position.pci for position in of_devices)
+    by_address = {one.position.pci: one.position for one in survey.functions}
+    positions = [by_address[pci] for pci in wanted if pci in by_address]
     # Cards of one switch share its link; the slot is no end where it is the root complex itself.
-    links = tuple(dict.fromkeys(link for seat in seats for link in way_up(seat.path) if link))
-    if seats and not links:
+    links = tuple(
+        dict.fromkeys(link for position in positions for link in way_up(position.path) if link)
+    )
+    if positions and not links:
         raise Unavailable("the kernel tells no PCIe link of any card")
     return links

@@ -34,8 +34,8 @@ def facts_of(nets: Iterable[PlacedNet], sysfs: SysfsRoot | None = None) -> Topol
     """
     tree = SysfsTree(sysfs)
     functions: dict[PciAddress, PciFacts] = {}
-    for seat in (net.seat for net in nets if net.seat):
-        for above, pci in zip((None, *seat.path), seat.path, strict=False):
+    for position in (net.position for net in nets if net.position):
+        for above, pci in zip((None, *position.path), position.path, strict=False):
             if pci not in functions:
                 functions[pci] = _function(tree, pci, above)
     if sysfs is not None:

@@ -157,7 +157,7 @@ def test_silence_of_netlink_takes_nothing_from_hardware(hard):
 def test_a_soft_link_in_a_pod_has_no_interface_here_and_keeps_its_identity(soft):
     device = link_view.merge(soft, view_of(soft, netdev=None)).devices[0]
     assert (device.identity, device.ports[0].netdev) == ("rxe0@eth0", None)
-    assert (device.seat, device.numa_node) == (None, None)
+    assert (device.position, device.numa_node) == (None, None)
 
 
 def test_a_soft_link_that_sysfs_cannot_place_is_placed_by_netlink(soft):

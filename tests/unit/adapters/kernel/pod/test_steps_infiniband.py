@@ -265,12 +265,12 @@ def interface(name, index, *more, hardware=INFINIBAND, mac=OWN):
     return head + encode_attributes(found)
 
 
-SEAT = (Attribute(56, PCI.encode() + b"\0"), Attribute(57, b"pci\0"))
+POSITION = (Attribute(56, PCI.encode() + b"\0"), Attribute(57, b"pci\0"))
 
 
 def test_a_child_in_the_pod_is_asked_for_there():
     """With the parent's index of the pod, and the number of the partition."""
-    node, pod = Kernel(), Kernel(interface(b"ib1", 9, *SEAT), interface(b"net1", 10))
+    node, pod = Kernel(), Kernel(interface(b"ib1", 9, *POSITION), interface(b"net1", 10))
     PodLinks(node, pod, 3, 4).make(child())
     assert node.sent == []
     (kind, body), _ = pod.sent
@@ -283,8 +283,8 @@ def test_a_child_in_the_pod_is_asked_for_there():
 
 def test_a_card_s_own_ipoib_interface_is_found():
     """Although the kernel says ipoib of it; a child of the same function is not it."""
-    own = interface(b"ibs0v0", 9, *SEAT)
-    node = Kernel(interface(b"x", 8, Attribute(5, struct.pack("=I", 9)), *SEAT), own)
+    own = interface(b"ibs0v0", 9, *POSITION)
+    node = Kernel(interface(b"x", 8, Attribute(5, struct.pack("=I", 9)), *POSITION), own)
     taken = TakeLink(PlannedHostLink(8, "ibs0v0"), net1, PCI, 2044, address(OWN), up=True)
     PodLinks(node, Kernel(), 3, 4).take(taken)
     ((kind, body),) = node.sent
@@ -293,7 +293,7 @@ def test_a_card_s_own_ipoib_interface_is_found():
 
 def test_the_address_of_an_ipoib_interface_is_not_set_back():
     """It has the number of a queue pair in it, which is another one each time."""
-    node = Kernel(interface(b"ibs0v0", 9, *SEAT, mac=GUID))
+    node = Kernel(interface(b"ibs0v0", 9, *POSITION, mac=GUID))
     restore_on_node(
         node, GiveBackLink(PlannedHostLink(8, "ibs0v0"), net1, PCI, 2044, address(OWN), up=True)
     )

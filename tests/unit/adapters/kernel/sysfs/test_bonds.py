@@ -26,7 +26,7 @@ def test_two_functions_of_roce_lag_are_one_card_that_shares_and_never_moves(tmp_
     """One RDMA device on two slaves; the second function is a card without a device."""
     unpack((TREES / "mlx5-bond" / "tree.txt").read_text(), tmp_path)
     survey = survey_at(tmp_path)
-    functions = {function.seat.pci: function for function in survey.functions}
+    functions = {function.position.pci: function for function in survey.functions}
     cards = [card for card in node_cards(survey) if card.devices]
     (card,) = cards
     assert len(functions) == 2

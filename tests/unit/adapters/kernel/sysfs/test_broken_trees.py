@@ -253,7 +253,7 @@ def test_a_virtual_function_link_that_leads_nowhere(fabric, target, reason):
     # The function itself is there, and is still a network function.
     missed = "names 0000:41:00.0, which does not list 0000:41:00.5"
     assert faults == {f"{PF}/virtfn3": reason, f"{BUS}/0000:41:00.5/physfn": missed}
-    assert len(read_survey(fabric).devices[0].seat.virtual_functions) == 3
+    assert len(read_survey(fabric).devices[0].position.virtual_functions) == 3
 
 
 def test_functions_that_name_each_other_as_physical_ones_end(fabric):

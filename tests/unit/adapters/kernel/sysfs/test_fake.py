@@ -61,20 +61,20 @@ IMPOSSIBLE = {
 }
 
 
-def seat_of(device, **changes):
-    return replace(device, seat=replace(device.seat, **changes))
+def position_of(device, **changes):
+    return replace(device, position=replace(device.position, **changes))
 
 
 VF = PciAddress("0000:81:00.2")
 IMPOSSIBLE |= {
-    "but sits on None": lambda d: replace(d, seat=None),
-    "its function is on another NUMA node": lambda d: seat_of(d, numa_node=None),
-    "does not lead from a root": lambda d: seat_of(d, root="pci"),
-    "a virtual function has none of its own": lambda d: seat_of(d, physical_function=VF),
-    "more virtual functions than it can have": lambda d: seat_of(
+    "but sits on None": lambda d: replace(d, position=None),
+    "its function is on another NUMA node": lambda d: position_of(d, numa_node=None),
+    "does not lead from a root": lambda d: position_of(d, root="pci"),
+    "a virtual function has none of its own": lambda d: position_of(d, physical_function=VF),
+    "more virtual functions than it can have": lambda d: position_of(
         d, virtual_functions=(VF,), sriov_total=0
     ),
-    "each there once": lambda d: seat_of(d, virtual_functions=(VF, VF)),
+    "each there once": lambda d: position_of(d, virtual_functions=(VF, VF)),
     "and auxiliary device": lambda d: replace(d, identity="mlx5_core.sf.4"),
     "32 bits of an auxiliary device": lambda d: replace(d, subfunction=88),
     "is not a name of a bond": lambda d: port_of(d, bond=d.ports[0].netdev),
@@ -102,20 +102,20 @@ def test_an_impossible_card_is_refused_with_the_reason(card, tmp_path, sentence)
     ],
 )
 def test_an_impossible_gpu_is_refused_with_the_reason(card, tmp_path, sentence, changes):
-    gpu = replace(Gpu(card.seat, 0x030200, 0x10DE, 0x2330, None), **changes)
+    gpu = replace(Gpu(card.position, 0x030200, 0x10DE, 0x2330, None), **changes)
     with pytest.raises(ValueError, match=sentence):
         write_tree(tmp_path / "fake", [card], gpus=[gpu])
 
 
 def test_functions_that_contradict_each_other_are_refused(card, tmp_path):
-    virtual = replace(card.seat, pci=VF, path=(*card.seat.path[:-1], VF), sriov_total=None)
+    virtual = replace(card.position, pci=VF, path=(*card.position.path[:-1], VF), sriov_total=None)
     virtual = replace(virtual, physical_function=card.pci)
     other = replace(
-        card, name="mlx5_9", identity=str(VF), pci=VF, seat=virtual, ports=(), char_devices=()
+        card, name="mlx5_9", identity=str(VF), pci=VF, position=virtual, ports=(), char_devices=()
     )
     with pytest.raises(ValueError, match=r"0000:81:00\.2: 0000:81:00\.0 does not list it"):
         write_tree(tmp_path / "fake", [card, other])
-    moved = replace(other, seat=replace(virtual, root="pci0000:40", physical_function=None))
+    moved = replace(other, position=replace(virtual, root="pci0000:40", physical_function=None))
     with pytest.raises(ValueError, match="is at two places"):
         write_tree(tmp_path / "fake", [card, moved])
 
@@ -125,8 +125,8 @@ IMPOSSIBLE_SOFT = {
     "has one port": lambda d: replace(d, ports=()),
     "does not follow from its interface": lambda d: replace(d, identity="rxe0@eth9"),
     "are rxe": lambda d: replace(d, node_type="switch"),
-    "with the function of its interface": lambda d: replace(d, seat=None, numa_node=0),
-    "a seat comes with an interface": lambda d: replace(
+    "with the function of its interface": lambda d: replace(d, position=None, numa_node=0),
+    "a position comes with an interface": lambda d: replace(
         port_of(d, netdev=None, gids=()), identity="rxe0"
     ),
 }
@@ -146,21 +146,23 @@ def test_two_devices_cannot_share_what_is_one_devices_own(card, tmp_path):
         write_tree(tmp_path / "fake", [card, other])
 
 
-def test_a_soft_link_may_sit_on_the_interface_of_a_card_and_shares_its_seat(card, rxe, tmp_path):
+def test_a_soft_link_may_sit_on_the_interface_of_a_card_and_shares_its_position(
+    card, rxe, tmp_path
+):
     netdev = card.ports[0].netdev
     on_card = replace(
         port_of(rxe, netdev=netdev, gids=()),
         identity=f"rxe0@{netdev}",
         numa_node=1,
         char_devices=(),
-        seat=card.seat,
+        position=card.position,
     )
     write_tree(tmp_path / "fake", [card, on_card])
     assert read_survey(tmp_path / "fake").devices == (card, on_card)
     with pytest.raises(ValueError, match="another NUMA node"):
         write_tree(tmp_path / "no", [card, replace(on_card, numa_node=0)])
     with pytest.raises(ValueError, match="sits on another function"):
-        write_tree(tmp_path / "no", [card, replace(on_card, seat=rxe.seat)])
+        write_tree(tmp_path / "no", [card, replace(on_card, position=rxe.position)])
 
 
 def test_a_manifest_may_speak_of_one_folder_at_a_time(tmp_path):

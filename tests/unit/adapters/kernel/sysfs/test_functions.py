@@ -22,16 +22,21 @@ PF, VF0, VF1 = (PciAddress(f"0000:81:00.{number}") for number in (0, 2, 3))
 BUS = "devices/pci0000:80/0000:80:01.0"
 
 
-def seat(pci, **more):
+def position(pci, **more):
     return PciPosition(pci, "pci0000:80", (PciAddress("0000:80:01.0"), pci), 1, **more)
 
 
 ETH = Netdev("eth0", "ether", up=True, carrier=True)
 CARD = Function(
-    seat(PF, virtual_functions=(VF0, VF1), sriov_total=8), 0x15B3, 0x101D, "mlx5_core", (ETH,), 7
+    position(PF, virtual_functions=(VF0, VF1), sriov_total=8),
+    0x15B3,
+    0x101D,
+    "mlx5_core",
+    (ETH,),
+    7,
 )
 VIRTUAL = tuple(
-    Function(seat(pci, physical_function=PF), 0x15B3, 0x101E, "mlx5_core", vf_index=number)
+    Function(position(pci, physical_function=PF), 0x15B3, 0x101E, "mlx5_core", vf_index=number)
     for number, pci in enumerate((VF0, VF1))
 )
 
@@ -48,7 +53,7 @@ def tree(name, root):
 
 
 def by_address(survey):
-    return {function.seat.pci: function for function in survey.functions}
+    return {function.position.pci: function for function in survey.functions}
 
 
 def test_a_virtual_function_is_bound_to_its_own_driver(root):
@@ -132,9 +137,13 @@ def test_a_soft_device_on_a_vlan_sits_on_the_only_function_below(tmp_path):
     (vlan / "lower_eth0").symlink_to("../../../pci0000:00/0000:00:03.0/virtio0/net/eth0")
     (root / "devices/virtual/infiniband/rxe0/parent").write_text("eth0.5\n")
     device = read_survey(root).devices[0]
-    assert (device.identity, device.pci, device.seat.pci) == ("rxe0@eth0.5", None, "0000:00:03.0")
+    assert (device.identity, device.pci, device.position.pci) == (
+        "rxe0@eth0.5",
+        None,
+        "0000:00:03.0",
+    )
     (vlan / "lower_eth1").symlink_to("../../../../class/net/eth1")
-    assert read_survey(root).devices[0].seat is None
+    assert read_survey(root).devices[0].position is None
 
 
 def routed(survey):
@@ -243,10 +252,10 @@ def test_an_impossible_function_is_refused_with_the_reason(tmp_path, sentence):
 def test_a_device_and_its_function_agree(tmp_path, sentence, changes):
     survey = read_survey(tree("mlx5-dual-port", tmp_path / "tree"))
     device = survey.devices[0]
-    seat = device.seat
+    position = device.position
     mine = Netdev(device.ports[0].netdev, changes.pop("link_type", "ether"), True, True)
     more = (replace(mine, name=changes.pop("more")),) if "more" in changes else ()
-    function = Function(seat, 0x15B3, 0x1017, device.driver, (mine, *more))
+    function = Function(position, 0x15B3, 0x1017, device.driver, (mine, *more))
     with pytest.raises(ValueError, match=sentence):
         write_tree(tmp_path / "fake", [device], functions=[replace(function, **changes)])
 
@@ -256,7 +265,7 @@ def test_a_fast_path_of_a_virtual_machine_is_told_from_a_port_of_a_bridge(tmp_pa
     below = Netdev("enp1", "ether", up=True, carrier=True, master="eth0", fast_path=True)
     bridged = replace(below, name="enp2", master="br0", fast_path=False)
     cards = [
-        Function(seat(pci), 0x15B3, 0x101A, "mlx5_core", (netdev,))
+        Function(position(pci), 0x15B3, 0x101A, "mlx5_core", (netdev,))
         for pci, netdev in ((PF, below), (VF0, bridged))
     ]
     write_tree(tmp_path, [], functions=cards)

@@ -15,7 +15,7 @@ from kube_rdma.adapters.kernel.sysfs.pci_paths import acs_control, read_bridges,
 from kube_rdma.model.device import PciAddress, PcieLink
 from kube_rdma.model.doctor import ObservedBridge, ObservedDomain
 from kube_rdma_lab.native.tree_text import link_to, write
-from tests.kit.nodes import device, function, node, seat
+from tests.kit.nodes import device, function, node, position
 from tests.kit.pci_config import config
 
 PORT = PciAddress("0000:17:02.0")
@@ -77,7 +77,7 @@ def test_a_group_that_tells_no_type_is_not_seen(tmp_path):
 
 
 SLOT = "0000:80:01.0"
-CARD = seat(0x81)
+CARD = position(0x81)
 ABOVE = replace(CARD, path=(SLOT, CARD.pci))
 LINK = {
     "current_link_speed": "16.0 GT/s PCIe",
@@ -123,7 +123,7 @@ def test_a_machine_without_cards_has_no_link(tmp_path):
 
 
 def test_the_link_of_a_virtual_function_is_its_cards(tmp_path):
-    part = replace(seat(0x81, 2), physical_function=CARD.pci, path=(SLOT, "0000:81:00.2"))
+    part = replace(position(0x81, 2), physical_function=CARD.pci, path=(SLOT, "0000:81:00.2"))
     of_part = device(0, part, "eth1")
     whole = node(function(ABOVE, "eth0"), function(part, "eth1"), devices=(of_part,)).survey
     put_files(tmp_path, CARD.pci, **LINK)

@@ -95,7 +95,7 @@ def test_the_survey_and_the_facts_of_ports_are_those_of_the_folder(both):
     survey = read_survey(memory)
     assert survey == read_survey(root)
     assert read_survey(memory, brief=True) == read_survey(root, brief=True)
-    nets = [PlacedNet(one.name, one.seat, one.numa_node) for one in survey.devices]
+    nets = [PlacedNet(one.name, one.position, one.numa_node) for one in survey.devices]
     assert facts_of(nets, memory) == facts_of(nets, root)
 
 

@@ -69,7 +69,7 @@ def test_every_kind_of_card_is_among_the_trees():
 
 def test_a_virtual_function_without_a_device_is_seen_through_its_physical_one(surveys):
     survey = surveys["mlx5-ib-pf-vfs"]
-    physical = survey.devices[0].seat
+    physical = survey.devices[0].position
     with_device = {device.pci for device in survey.devices}
     assert PciAddress("0000:41:00.5") in set(physical.virtual_functions) - with_device
 
@@ -78,22 +78,22 @@ def test_a_gpu_and_a_card_of_one_switch_have_it_in_common(surveys):
     survey = surveys["dgx-like"]
     assert (len(survey.devices), len(survey.gpus)) == (8, 8)
     for device, gpu in zip(survey.devices, survey.gpus, strict=True):
-        common = [a for a, b in zip(device.seat.path, gpu.seat.path, strict=True) if a == b]
+        common = [a for a, b in zip(device.position.path, gpu.position.path, strict=True) if a == b]
         assert len(common) == 2  # the root port and the upper side of the switch
-        assert device.numa_node == gpu.seat.numa_node
+        assert device.numa_node == gpu.position.numa_node
 
 
 def test_the_recorded_igb_card_and_its_functions_name_each_other(tmp_path):
-    """A card without an RDMA device is in no survey; its seat is read all the same."""
+    """A card without an RDMA device is in no survey; its position is read all the same."""
     unpack((TREES / "lab-node" / "tree.txt").read_text(), tmp_path)
     tree = SysfsTree(tmp_path)
     pci = PciTree(tree)
-    card = pci.seat("devices/pci0000:40/0000:40:02.0/0000:46:00.0")
+    card = pci.position("devices/pci0000:40/0000:40:02.0/0000:46:00.0")
     functions = [f"0000:46:10.{number}" for number in (0, 2, 4, 6)]
     assert (list(card.virtual_functions), card.sriov_total) == (functions, 7)
     for function in functions:
-        seat = pci.seat(f"devices/pci0000:40/0000:40:02.0/{function}")
-        assert (seat.physical_function, seat.numa_node) == (card.pci, 1)
+        position = pci.position(f"devices/pci0000:40/0000:40:02.0/{function}")
+        assert (position.physical_function, position.numa_node) == (card.pci, 1)
     pci.check_relations()
     assert tree.faults == []
 

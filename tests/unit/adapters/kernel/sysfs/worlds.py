@@ -65,7 +65,7 @@ def ports(draw, number: int, netdev: str, layer: LinkLayer):
 
 
 @st.composite
-def seats(draw, bus: int):
+def positions(draw, bus: int):
     """A function below a bridge: plain, physical with virtual ones, or virtual."""
     segment = draw(st.sampled_from(["0000:80", "10000:e0"]))
     first, *virtual = (PciAddress(f"0000:{bus:02x}:00.{n}") for n in range(4))
@@ -81,22 +81,22 @@ def seats(draw, bus: int):
 
 @st.composite
 def hard_devices(draw, i: int):
-    seat = draw(seats(0x81 + i))
+    position = draw(positions(0x81 + i))
     layer = draw(st.sampled_from(LinkLayer))
     count = draw(st.integers(0, 3))
     auxiliary = draw(st.sampled_from([None, f"mlx5_core.sf.{i}"]))
     return Device(
         name=f"card_{i}",
-        identity=auxiliary or str(seat.pci),
+        identity=auxiliary or str(position.pci),
         node_guid=draw(GUIDS),
         node_type=draw(st.sampled_from(["CA", "RNIC", "unspecified", "<unknown>"])),
         driver=draw(st.sampled_from([None, "mlx5_core", "efa"])),
         firmware=draw(st.sampled_from([None, "16.35.4506"])),
-        pci=seat.pci,
-        numa_node=seat.numa_node,
+        pci=position.pci,
+        numa_node=position.numa_node,
         ports=tuple(draw(ports(n + 1, f"eth{i}p{n}", layer)) for n in range(count)),
         char_devices=draw(char_devices(i)),
-        seat=seat,
+        position=position,
         auxiliary=auxiliary,
         subfunction=draw(st.one_of(st.none(), st.integers(0, 99))) if auxiliary else None,
     )
@@ -108,7 +108,7 @@ def gpus(draw):
     buses = sorted(draw(st.sets(st.integers(0xC0, 0xC8), max_size=3)))
     return tuple(
         Gpu(
-            draw(seats(bus)),
+            draw(positions(bus)),
             draw(st.sampled_from([0x030000, 0x030200, 0x120000])),
             draw(st.integers(0, 0xFFFF)),
             draw(st.integers(0, 0xFFFF)),
@@ -122,7 +122,7 @@ def gpus(draw):
 def soft_devices(draw, i: int):
     name = f"rxe_{i}"
     port = draw(ports(1, f"veth{i}", LinkLayer.ETHERNET))
-    seat = draw(st.one_of(st.none(), seats(0xA1 + i))) if port.netdev else None
+    position = draw(st.one_of(st.none(), positions(0xA1 + i))) if port.netdev else None
     return Device(
         name=name,
         identity=f"{name}@{port.netdev}" if port.netdev else name,
@@ -131,10 +131,10 @@ def soft_devices(draw, i: int):
         driver=None,
         firmware=None,
         pci=None,
-        numa_node=seat.numa_node if seat else None,
+        numa_node=position.numa_node if position else None,
         ports=(port,),
         char_devices=draw(char_devices(i)),
-        seat=seat,
+        position=position,
     )
 
 
@@ -161,9 +161,9 @@ def worlds(draw):
 @st.composite
 def functions(draw, devices):
     """Functions below some of `devices` with all their virtual ones, and plain cards besides."""
-    families = [_family(device) for device in devices if device.seat]
+    families = [_family(device) for device in devices if device.position]
     families += [
-        _family(replace(device, seat=draw(seats(0xB1 + i)), ports=(), driver="igb"))
+        _family(replace(device, position=draw(positions(0xB1 + i)), ports=(), driver="igb"))
         for i, device in enumerate(devices)
     ]
     found = []
@@ -172,34 +172,34 @@ def functions(draw, devices):
         if not draw(st.booleans()) or (netdevs and not device.driver and device.pci):
             continue
         vendor, *ids = (draw(st.integers(0, 0xFFFF)) for _ in range(3))
-        for seat in members:
-            virtual = seat.physical_function is not None
+        for position in members:
+            virtual = position.physical_function is not None
             above = members[0].virtual_functions
-            mine = seat.pci == device.seat.pci
+            mine = position.pci == device.position.pci
             found.append(
                 Function(
-                    seat,
+                    position,
                     vendor,
                     ids[virtual],
                     device.driver or (None if device.pci else "virtio-pci"),
                     netdevs if mine else (),
                     None if virtual else draw(st.sampled_from([None, 0, 101])),
-                    above.index(seat.pci) if virtual else None,
+                    above.index(position.pci) if virtual else None,
                 )
             )
-    return tuple(sorted(found, key=lambda function: function.seat.pci))
+    return tuple(sorted(found, key=lambda function: function.position.pci))
 
 
 def _family(device):
-    """The device, and the seats of its card: the physical function, then the virtual ones."""
-    seat = device.seat
-    physical = seat.physical_function
-    first, node = seat, seat.numa_node
+    """The device, and the positions of its card: the physical function, then the virtual ones."""
+    position = device.position
+    physical = position.physical_function
+    first, node = position, position.numa_node
     if physical:
-        path = (*seat.path[:-1], physical)
-        first = PciPosition(physical, seat.root, path, node, None, (seat.pci,), 1)
+        path = (*position.path[:-1], physical)
+        first = PciPosition(physical, position.root, path, node, None, (position.pci,), 1)
     others = (
-        PciPosition(name, seat.root, (*seat.path[:-1], name), node, first.pci)
+        PciPosition(name, position.root, (*position.path[:-1], name), node, first.pci)
         for name in first.virtual_functions
     )
     return device, (first, *others)
