@@ -330,8 +330,8 @@ async def running(folder: Path, scene: Scene, watch: Watch = UNWATCHED) -> Async
     node = Node(folder, scene, server, line, acts)
     kubelet = KubeletView(PodResources(folder / KUBELET / POD_RESOURCES / KUBELET_SOCKET))
     async with AsyncExitStack() as stack:
-        doors = IpamDependencies(cluster, "kube-rdma", Noting(folder / "addresses", acts))
-        giver = NodeAddresses(NodeName("node-1"), BootId("boot-1"), doors)
+        dependencies = IpamDependencies(cluster, "kube-rdma", Noting(folder / "addresses", acts))
+        giver = NodeAddresses(NodeName("node-1"), BootId("boot-1"), dependencies)
         await stack.enter_async_context(giver)
         bound = stack.enter_context(Journal(Folder(folder / "bindings"), BINDINGS))
         cdi, listed = CdiFolder(folder / "cdi"), partial(read_sandboxes, folder / "runtime.sock")

@@ -108,8 +108,8 @@ async def _agent(standin: Standin, folder: Path, server: FakeServer) -> AsyncIte
     cluster = Cluster(server.line())
     events = NodeEvents(cluster, NAME, Events(cluster, NAME))
     keeper = SlicePublisher(Cluster(server.line()), NAME, lambda _: None)
-    doors = replace(standin.doors(folder), node=events, keepers=(keeper,))
-    task = asyncio.create_task(run_plugin(doors))
+    dependencies = replace(standin.dependencies(folder), node=events, keepers=(keeper,))
+    task = asyncio.create_task(run_plugin(dependencies))
     try:
         yield
     finally:

@@ -56,7 +56,7 @@ class Scene:
     async def agent(self) -> AsyncIterator[None]:
         """Run the agent, and the kubelet once the agent waits for it."""
         write_config(self._folder, POOL)
-        task = asyncio.create_task(run_plugin(self.standin.doors(self._folder)))
+        task = asyncio.create_task(run_plugin(self.standin.dependencies(self._folder)))
         try:
             async with self.kubelet:
                 await self.kubelet.until(lambda: RESOURCE in self.kubelet.devices)

@@ -1,7 +1,7 @@
 """What programs cost before they do anything: imports, most of all on emulated processors.
 
 Each is the real command, brought to its end by what it reads: the agents by a configuration that is
-refused, which comes after all doors were opened. The commands of all checkouts run in turns.
+refused, which comes after all dependencies were opened. The commands of all checkouts run in turns.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ class ScaleNode:
             stack.callback(self._transport.close)
             cluster = await stack.enter_async_context(_opened(self.counted))
             events = Events(cluster, self.name)
-            doors = self._doors(cluster, events, stack)
+            dependencies = self._dependencies(cluster, events, stack)
             boot = BootId(f"boot of {self.name}")
             needs = IpamDependencies(cluster, namespace, Folder(self._folder / "addresses"))
             self._addresses = await stack.enter_async_context(
@@ -277,13 +277,15 @@ class ScaleNode:
             follow = partial(pods.follow, lambda: None)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(kept("pods of the node", follow))
-                tasks.create_task(run_plugin(doors))
+                tasks.create_task(run_plugin(dependencies))
 
-    def _doors(self, cluster: Cluster, events: Events, stack: AsyncExitStack) -> AgentDependencies:
+    def _dependencies(
+        self, cluster: Cluster, events: Events, stack: AsyncExitStack
+    ) -> AgentDependencies:
         def journal(name: str, kind: Any) -> Callable[[], Journal[Any]]:
             return lambda: stack.enter_context(Journal(Folder(self._folder / name), kind))
 
-        doors = AgentDependencies(
+        dependencies = AgentDependencies(
             config=None,
             kernel=KernelSources(lambda: self.survey, (("devices", lambda: self._uevents),)),
             serve=lambda offer, _: _Unserved(offer),  # type: ignore[arg-type,return-value]
@@ -313,7 +315,7 @@ class ScaleNode:
             host=folder,
         )
         registry = folder / "plugins_registry"
-        return with_claims(doors, options, cluster, works, registry, stack)
+        return with_claims(dependencies, options, cluster, works, registry, stack)
 
 
 async def until(condition: Callable[[], bool], seconds: float, tick: float = 0.05) -> bool:

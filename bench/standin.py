@@ -114,8 +114,8 @@ class Standin:
         self.uevents = FakeUevents()
         self.links = FakeRtnlEvents()
 
-    def doors(self, folder: Path) -> AgentDependencies:
-        """Return the agent's doors, the kubelet's root and the configuration being in `folder`."""
+    def dependencies(self, folder: Path) -> AgentDependencies:
+        """Return the dependencies of an agent; kubelet and configuration are in `folder`."""
         # Not looked for: a kubelet of this machine must not hear of cards that are made up.
         pod_resources = folder / POD_RESOURCES / KUBELET_SOCKET
         folders = Folders(folder / DEVICE_PLUGINS, folder / PLUGINS_REGISTRY, pod_resources)
@@ -171,7 +171,7 @@ def main(folder: Path) -> None:
             print(spent.wakes, spent.cpu_seconds, spent.resident_mib, flush=True)
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, tell)
-        await until_signal(run_plugin(Standin(folder / TREE).doors(folder)))
+        await until_signal(run_plugin(Standin(folder / TREE).dependencies(folder)))
 
     logs.configure()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:

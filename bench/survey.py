@@ -101,7 +101,7 @@ def virtual_device(number: int, function: Function) -> Device:
         for n in (0, 1, TABLE - 1)
     )
     port = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 400.0, netdev, gids)
-    door = CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{100 + number}", 231, 300 + number)
+    uverbs = CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{100 + number}", 231, 300 + number)
     return Device(
         name=f"mlx5_v{number:04}",
         identity=str(position.pci),
@@ -112,7 +112,7 @@ def virtual_device(number: int, function: Function) -> Device:
         pci=position.pci,
         numa_node=position.numa_node,
         ports=(port,),
-        char_devices=(door,),
+        char_devices=(uverbs,),
         position=position,
     )
 

@@ -1,8 +1,8 @@
-"""A door, a kind of object to send through it, and who may do nothing.
+"""Clients of an API server, a kind of object to write, and a client without rights.
 
 KUBE_RDMA_TEST_KUBECONFIG names the admin's kubeconfig of a real API server, and
 KUBE_RDMA_TEST_POWERLESS that of a user without rights; then the contract runs there (the lab does
-that, tests/lab/native/test_cluster_door.py). Else it runs on the fake.
+that, tests/lab/native/test_api_server.py). Else it runs on the fake.
 """
 
 import asyncio
@@ -81,8 +81,8 @@ SCHEMA = {
 }
 
 
-class Door:
-    """What a contract test gets: the door, another client's, and one without rights."""
+class Clients:
+    """What a contract test gets: a client, another one, and one without rights."""
 
     def __init__(self, cluster, other, powerless):
         self.cluster = cluster
@@ -96,13 +96,13 @@ def server():
 
 
 @pytest.fixture
-async def door(server):
+async def clients(server):
     """The fake's, or the real one's, where nothing is left of earlier tests."""
     if not REAL:
         weak = FakeServer([TRIAL])
         verbs = ("get", "list", "watch", "create")
         weak.forbidden = {(verb, what) for verb in verbs for what in ("trials", "events")}
-        yield Door(*(Cluster(s.line(), QUICK) for s in (server, server, weak)))
+        yield Clients(*(Cluster(s.line(), QUICK) for s in (server, server, weak)))
         return
     async with (
         connect(Path(REAL), pace=QUICK) as cluster,
@@ -111,12 +111,12 @@ async def door(server):
     ):
         await install(cluster)
         await clear_all(cluster, TRIAL)
-        yield Door(cluster, other, powerless)
+        yield Clients(cluster, other, powerless)
 
 
 @pytest.fixture
 async def brisk(server):
-    """A door whose watches last for about a second."""
+    """A client whose watches last for about a second."""
     pace = replace(QUICK, stream=1.0)
     if not REAL:
         yield Cluster(server.line(), pace)

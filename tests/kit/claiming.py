@@ -152,7 +152,7 @@ def device_of(lab, name):
     return result["device"]
 
 
-def doors(lab, name):
+def device_nodes(lab, name):
     """The files of RDMA devices in a pod."""
     return set(cluster.kubectl(lab, "exec", name, "--", "ls", "/dev/infiniband").split())
 

@@ -24,7 +24,7 @@ from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 from kube_rdma.pools.rules.selection import cards
 
 RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)
-DOORS = (CharKind.UVERBS, CharKind.UMAD, CharKind.ISSM)
+CHAR_KINDS = (CharKind.UVERBS, CharKind.UMAD, CharKind.ISSM)
 DOWN = "no port is ACTIVE"
 
 
@@ -56,10 +56,10 @@ def physical_with_virtual(bus, count, netdev="ens1f0", numa=0):
 
 def device(number, where=None, netdev=None, kinds=(CharKind.UVERBS,), **facts):
     """An RDMA device with one active port."""
-    doors = tuple(CharDevice(k, f"/dev/infiniband/{k}{number}", 231, number) for k in kinds)
+    char_devices = tuple(CharDevice(k, f"/dev/infiniband/{k}{number}", 231, number) for k in kinds)
     port = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, netdev, ())
     name = f"mlx5_{number}" if where else f"rxe{number}"
-    known = Device(name, name, None, "CA", None, None, None, None, (port,), doors)
+    known = Device(name, name, None, "CA", None, None, None, None, (port,), char_devices)
     if where:
         known = replace(known, identity=where.pci, position=where, pci=where.pci)
         known = replace(known, numa_node=where.numa_node)
@@ -69,8 +69,8 @@ def device(number, where=None, netdev=None, kinds=(CharKind.UVERBS,), **facts):
 def hard_card(bus, number=0, *reasons, numa=0, kinds=(CharKind.UVERBS,)):
     """A physical card with one RDMA device."""
     where = position(bus, numa=numa)
-    doors = device(number, where, f"eth{number}", kinds)
-    return Card(CardId(where.pci), (doors,), function(where, f"eth{number}"), reasons)
+    found = device(number, where, f"eth{number}", kinds)
+    return Card(CardId(where.pci), (found,), function(where, f"eth{number}"), reasons)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def nodes(draw):
     for slot in range(draw(st.integers(0, 3))):
         number = 10 * slot
         if draw(st.booleans()):
-            devices.append(device(number, None, f"veth{slot}", draw(doors())))
+            devices.append(device(number, None, f"veth{slot}", draw(char_kinds())))
             continue
         count = draw(st.integers(0, 3))
         found = physical_with_virtual(0x10 + slot, count, f"ens{slot}f0", draw(NUMA))
@@ -110,11 +110,11 @@ def nodes(draw):
         for place, each in enumerate(found):
             if draw(st.booleans()):
                 netdev = each.netdevs[0].name
-                devices.append(device(number + place, each.position, netdev, draw(doors())))
+                devices.append(device(number + place, each.position, netdev, draw(char_kinds())))
         if draw(st.booleans()):
             name = f"mlx5_core.sf.{number + 5}"
             facts = {"identity": name, "auxiliary": name, "subfunction": slot}
-            devices.append(device(number + 5, found[0].position, None, draw(doors()), **facts))
+            devices.append(device(number + 5, found[0].position, None, draw(char_kinds()), **facts))
     if functions and draw(st.booleans()):
         place = draw(st.integers(0, len(functions) - 1))
         route = tuple(replace(n, default_route=True) for n in functions[place].netdevs)
@@ -128,9 +128,9 @@ def nodes(draw):
 NUMA = st.sampled_from([None, 0, 1])
 
 
-def doors():
-    """Some of the doors of a device."""
-    return st.lists(st.sampled_from(DOORS), unique=True).map(tuple)
+def char_kinds():
+    """Some kinds of device nodes of a device."""
+    return st.lists(st.sampled_from(CHAR_KINDS), unique=True).map(tuple)
 
 
 RANGES = st.builds(

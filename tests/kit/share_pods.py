@@ -36,10 +36,15 @@ def running(lab):
     states = {}
     for item in cluster.get(lab, "pods", "-l", LABEL)["items"]:
         status = item["status"]["containerStatuses"][0]
-        doors = cluster.kubectl(
+        device_nodes = cluster.kubectl(
             lab, "exec", item["metadata"]["name"], "--", "ls", "/dev/infiniband"
         )
-        facts = (item["status"]["phase"], status["containerID"], status["restartCount"], doors)
+        facts = (
+            item["status"]["phase"],
+            status["containerID"],
+            status["restartCount"],
+            device_nodes,
+        )
         states[item["metadata"]["uid"]] = facts
     return states
 

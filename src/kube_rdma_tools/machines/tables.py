@@ -50,14 +50,14 @@ def _ports(device: Device) -> Iterator[_Row]:
     sits: str = device.identity
     if device.subfunction is not None:
         sits += f" (sub-function {device.subfunction})"
-    doors = " ".join(char.path.rpartition("/")[2] for char in device.char_devices)
+    nodes = " ".join(char.path.rpartition("/")[2] for char in device.char_devices)
     whole = [device.name, sits, device.driver, device.firmware, device.node_type]
     for p in device.ports:
         lids = f"{_cell(p.lid)}/{_cell(p.sm_lid)}" if p.lid or p.sm_lid else None
         state = f"{p.state}, {p.physical_state}"
         rate = None if p.rate_gbps is None else f"{p.rate_gbps:g}"
         gids = " ".join(f"{_gids(p, netdev)}:{_cell(netdev)}" for netdev in _netdevs(p))
-        yield [*whole, p.number, state, p.link_layer, rate, p.netdev, p.bond, lids, gids, doors]
+        yield [*whole, p.number, state, p.link_layer, rate, p.netdev, p.bond, lids, gids, nodes]
 
 
 def _netdevs(port: Port) -> Iterable[str | None]:

@@ -1,1 +1,1 @@
-"""The door to the API server: the contract on the fake and, in the lab, on the real one."""
+"""The API server: the contract on the fake and, in the lab, on the real one."""

@@ -16,7 +16,7 @@ def kinds(server):
         server.add(kind)
 
 
-async def test_configurations_that_ask_this_service_are_deleted(door):
+async def test_configurations_that_ask_this_service_are_deleted(clients):
     fullname = f"contract-{uuid.uuid4().hex[:8]}"
     name = f"{fullname}.pods.kube-rdma.io"
     service = {"namespace": "contract", "name": f"{fullname}-admission"}
@@ -31,10 +31,10 @@ async def test_configurations_that_ask_this_service_are_deleted(door):
         head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}}
         request = wire.ApiRequest("create", kind.group, kind.version, kind.plural)
         body = msgspec.json.encode(head | {"webhooks": [entry]})
-        await door.other.write(replace(request, body=body))
-    await retire_webhook(door.cluster, "elsewhere", fullname)
+        await clients.other.write(replace(request, body=body))
+    await retire_webhook(clients.cluster, "elsewhere", fullname)
     for kind in WEBHOOK_CONFIGURATIONS:
-        assert await door.cluster.get(kind, name)
-    await retire_webhook(door.cluster, "contract", fullname)
+        assert await clients.cluster.get(kind, name)
+    await retire_webhook(clients.cluster, "contract", fullname)
     for kind in WEBHOOK_CONFIGURATIONS:
-        assert await door.cluster.get(kind, name) is None
+        assert await clients.cluster.get(kind, name) is None

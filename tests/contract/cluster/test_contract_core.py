@@ -32,14 +32,14 @@ def name():
     return f"contract-{uuid.uuid4().hex[:8]}"
 
 
-async def put(door, kind, name, spec, status, **meta):
+async def put(clients, kind, name, spec, status, **meta):
     """Create an object as the kubelet and users do, with all fields, status included."""
     namespace = "default" if kind.namespaced else ""
     document = {"apiVersion": "v1", "kind": kind.kind, "metadata": {"name": name, **meta}}
     request = wire.ApiRequest("create", "", "v1", kind.plural, namespace)
-    await door.other.write(with_body(request, document | {"spec": spec}))
+    await clients.other.write(with_body(request, document | {"spec": spec}))
     request = wire.ApiRequest("patch", "", "v1", kind.plural, namespace, name, "status")
-    await door.other.write(with_body(request, {"status": status}, wire.MERGE))
+    await clients.other.write(with_body(request, {"status": status}, wire.MERGE))
 
 
 def with_body(request, document, content_type=wire.JSON):
@@ -47,7 +47,7 @@ def with_body(request, document, content_type=wire.JSON):
 
 
 @pytest.fixture
-async def node(door, name):
+async def node(clients, name):
     # The server wants all of them, if any.
     facts = "architecture bootID kernelVersion kubeProxyVersion machineID operatingSystem osImage"
     info = dict.fromkeys([*facts.split(), "systemUUID"], "")
@@ -59,14 +59,14 @@ async def node(door, name):
     }
     taint = {"key": "example.org/t", "value": "v", "effect": "PreferNoSchedule"}
     spec = {"unschedulable": True, "taints": [taint]}
-    await put(door, NODE, name, spec, status, labels={"a": "1"}, annotations={"n": "2"})
+    await put(clients, NODE, name, spec, status, labels={"a": "1"}, annotations={"n": "2"})
     yield name
-    await clear_all(door.other, NODE, Where(name=name))
+    await clear_all(clients.other, NODE, Where(name=name))
 
 
-async def test_a_node(door, node):
+async def test_a_node(clients, node):
     """What the kubelet wrote is a model value; the cluster adds taints and annotations."""
-    state = await Nodes(door.cluster).read(node)
+    state = await Nodes(clients.cluster).read(node)
     assert state == NodeState(
         name=node,
         uid=state.uid,
@@ -81,12 +81,12 @@ async def test_a_node(door, node):
     )
     assert Taint("example.org/t", "PreferNoSchedule", "v") in state.taints
     assert ("n", "2") in state.annotations
-    assert await Nodes(door.cluster).read("nobody") is None
+    assert await Nodes(clients.cluster).read("nobody") is None
 
 
-async def test_one_taint_of_a_node_is_removed(door, node):
+async def test_one_taint_of_a_node_is_removed(clients, node):
     """Others stay as they are, whoever gave them; what is not there cannot be removed."""
-    before = await given_taints(door, node)
+    before = await given_taints(clients, node)
     mine, other = (
         {"key": "example.org/starting", "effect": effect, "value": "v"}
         for effect in ("NoSchedule", "NoExecute")
@@ -94,24 +94,24 @@ async def test_one_taint_of_a_node_is_removed(door, node):
     request = wire.ApiRequest("patch", "", "v1", "nodes", "", node)
     every = [{"key": t.key, "effect": t.effect, "value": t.value} for t in before]
     body = {"spec": {"taints": [mine, *every, other]}}
-    await door.other.write(with_body(request, body, wire.MERGE))
-    nodes = Nodes(door.cluster)
+    await clients.other.write(with_body(request, body, wire.MERGE))
+    nodes = Nodes(clients.cluster)
     assert await nodes.remove_taint(node, "example.org/starting", "NoSchedule") is True
     left = Taint("example.org/starting", "NoExecute", "v")
-    assert await given_taints(door, node) == [*before, left]
+    assert await given_taints(clients, node) == [*before, left]
     assert await nodes.remove_taint(node, "example.org/starting", "NoSchedule") is False
     assert await nodes.remove_taint("nobody", "example.org/starting", "NoExecute") is False
 
 
-async def given_taints(door, node):
+async def given_taints(clients, node):
     """A node's taints but those that a cluster's controller gives and takes at any moment."""
-    taints = (await Nodes(door.cluster).read(node)).taints
+    taints = (await Nodes(clients.cluster).read(node)).taints
     return [taint for taint in taints if not taint.key.startswith("node.kubernetes.io/")]
 
 
-async def test_labels_of_a_node_are_written_and_taken_away(door, node):
+async def test_labels_of_a_node_are_written_and_taken_away(clients, node):
     """Others stay; nothing is written where nothing is to change, or somebody was faster."""
-    nodes, seen = Nodes(door.cluster), []
+    nodes, seen = Nodes(clients.cluster), []
 
     def decide(state):
         seen.append(state)
@@ -129,26 +129,26 @@ async def test_labels_of_a_node_are_written_and_taken_away(door, node):
     assert await nodes.relabel("nobody", decide) is None
 
 
-async def test_labels_are_not_written_over_a_node_that_is_newer(door, node):
+async def test_labels_are_not_written_over_a_node_that_is_newer(clients, node):
     """A decision is for the node as it was read."""
     meta = {"resourceVersion": "1", "labels": {"a": "2"}}
     request = wire.ApiRequest("patch", "", "v1", "nodes", "", node)
     with pytest.raises(Conflict):
-        await door.other.write(with_body(request, {"metadata": meta}, wire.MERGE))
+        await clients.other.write(with_body(request, {"metadata": meta}, wire.MERGE))
 
 
-async def test_one_condition_of_a_node_is_written_and_taken_away(door, node):
+async def test_one_condition_of_a_node_is_written_and_taken_away(clients, node):
     """Others stay; a transition that is none keeps its time; what is not there may be taken."""
-    nodes = Nodes(door.cluster)
+    nodes = Nodes(clients.cluster)
     well = NodeCondition("True", "CardsHealthy", "2 of 2 cards can be used")
     seen = await nodes.read(node)
     assert seen.cards is None
     await nodes.set_cards(seen, well)
-    first, seen = await times_of(door, node), await nodes.read(node)
+    first, seen = await times_of(clients, node), await nodes.read(node)
     assert (seen.cards, seen.ready) == (well, False)
     assert first["lastTransitionTime"]
     await nodes.set_cards(seen, replace(well, message="3 of 3 cards can be used"))
-    assert (await times_of(door, node))["lastTransitionTime"] == first["lastTransitionTime"]
+    assert (await times_of(clients, node))["lastTransitionTime"] == first["lastTransitionTime"]
     for _ in range(2):
         await nodes.set_cards(await nodes.read(node), None)
         assert (await nodes.read(node)).cards is None
@@ -158,32 +158,32 @@ async def test_one_condition_of_a_node_is_written_and_taken_away(door, node):
     assert lost.value.lost is Lost.GONE
 
 
-async def test_a_strategic_patch_is_for_kubernetes_own_kinds(door, name):
+async def test_a_strategic_patch_is_for_kubernetes_own_kinds(clients, name):
     """A custom resource is asked for another one."""
-    await door.other.create(TRIAL, Wanted(name, spec=Spec(size=1)))
+    await clients.other.create(TRIAL, Wanted(name, spec=Spec(size=1)))
     request = wire.ApiRequest("patch", TRIAL.group, TRIAL.version, TRIAL.plural, "", name)
     with pytest.raises(Refused, match="unknown format"):
-        await door.other.write(with_body(request, {"status": {}}, wire.STRATEGIC))
+        await clients.other.write(with_body(request, {"status": {}}, wire.STRATEGIC))
 
 
-async def times_of(door, node):
+async def times_of(clients, node):
     """Our condition of a node, as on the wire."""
     request = wire.ApiRequest("get", "", "v1", "nodes", "", node)
-    conditions = msgspec.json.decode(await door.other.write(request))["status"]["conditions"]
+    conditions = msgspec.json.decode(await clients.other.write(request))["status"]["conditions"]
     (ours,) = [one for one in conditions if one["type"] == CARDS_HEALTHY]
     return ours
 
 
-async def test_a_node_is_watched(door, node):
+async def test_a_node_is_watched(clients, node):
     """Its labels come as they change, and its end."""
-    async with aclosing(Nodes(door.cluster).watch(node)) as events:
+    async with aclosing(Nodes(clients.cluster).watch(node)) as events:
         seen = await anext(events)
         assert seen.labels == (("a", "1"),)
-        await door.other.patch(NODE, node, labels=(("a", None), ("mode", "shared")))
+        await clients.other.patch(NODE, node, labels=(("a", None), ("mode", "shared")))
         async for event in events:  # the cluster's own changes are told, too
             if isinstance(event, NodeState) and event.labels == (("mode", "shared"),):
                 break
-        await clear_all(door.other, NODE, Where(name=node))
+        await clear_all(clients.other, NODE, Where(name=node))
         assert [each async for each in events_until(events, Deleted)][-1] == Deleted(
             node, "", seen.uid
         )
@@ -196,7 +196,7 @@ async def events_until(events, end):
             return
 
 
-async def put_pod(door, name):
+async def put_pod(clients, name):
     """A pod on a node of the same name, which nobody runs."""
     container = {"name": "c", "image": "example.org/none"}
     spec = {
@@ -205,13 +205,13 @@ async def put_pod(door, name):
         "containers": [container],
         "automountServiceAccountToken": False,
     }
-    await put(door, POD, name, spec, {"phase": "Running"}, annotations={"n": "1", OWN: "1"})
+    await put(clients, POD, name, spec, {"phase": "Running"}, annotations={"n": "1", OWN: "1"})
 
 
-async def test_a_pod(door, name):
+async def test_a_pod(clients, name):
     """One by name, and those of a node; annotations that nobody here reads are left out."""
-    await put_pod(door, name)
-    pods = Pods(door.cluster)
+    await put_pod(clients, name)
+    pods = Pods(clients.cluster)
     pod = await pods.read("default", name)
     own = PodState("default", name, pod.uid, ((OWN, "1"),), (), True, name, "Running")
     assert pod == replace(own, created=pod.created)
@@ -222,10 +222,10 @@ async def test_a_pod(door, name):
     assert await pods.read("default", "nobody") is None
 
 
-async def test_a_pod_is_told_its_networks_and_another_of_its_name_is_not(door, name):
+async def test_a_pod_is_told_its_networks_and_another_of_its_name_is_not(clients, name):
     """It was deleted and made anew since it was read."""
-    await put_pod(door, name)
-    pods, networks = Pods(door.cluster), NetworkObjects(door.cluster)
+    await put_pod(clients, name)
+    pods, networks = Pods(clients.cluster), NetworkObjects(clients.cluster)
     pod = await pods.read("default", name)
     with pytest.raises(Conflict) as lost:
         await networks.tell(replace(pod, uid=str(uuid.uuid4())), ((OWN, "2"),))
@@ -235,10 +235,10 @@ async def test_a_pod_is_told_its_networks_and_another_of_its_name_is_not(door, n
     assert (await pods.read("default", name)).annotations == ((OWN, "3"),)
 
 
-async def test_an_evicted_pod(door, name):
+async def test_an_evicted_pod(clients, name):
     """It ends; a pod of its name that is another one does not, and there may be none."""
-    await put_pod(door, name)
-    pods = Pods(door.cluster)
+    await put_pod(clients, name)
+    pods = Pods(clients.cluster)
     pod = await pods.read("default", name)
     await pods.evict(replace(pod, uid=str(uuid.uuid4())))
     assert await pods.read("default", name) == pod
@@ -265,22 +265,22 @@ async def telling(events):
         yield events
 
 
-async def written(door, name):
+async def written(clients, name):
     """The Events of kube-rdma about an object, as on the wire; a real cluster has others of it."""
     query = (("fieldSelector", "metadata.namespace=default"),)
     request = wire.ApiRequest("list", "events.k8s.io", "v1", "events", "default", query=query)
     return [
         event
-        for event in msgspec.json.decode(await door.other.write(request))["items"]
+        for event in msgspec.json.decode(await clients.other.write(request))["items"]
         if event["regarding"]["name"] == name
         and event["reportingController"].startswith("kube-rdma.io/")
     ]
 
 
-async def test_events(door, node):
+async def test_events(clients, node):
     """Repeats of one sentence are one Event with a series; the server accepts all of it."""
-    about = About("Node", node, uid=(await Nodes(door.cluster).read(node)).uid)
-    async with telling(Events(door.cluster, node)) as events:
+    about = About("Node", node, uid=(await Nodes(clients.cluster).read(node)).uid)
+    async with telling(Events(clients.cluster, node)) as events:
         events.tell(about, "CardVanished", "rxe0 is gone", warning=True)
         assert await events.settle(10)
         for _ in range(4):
@@ -288,7 +288,7 @@ async def test_events(door, node):
         events.tell(about, "CardAppeared", "ü" * 2000)
         assert await events.settle(10)
         assert events.dropped == 0
-    first, second = sorted(await written(door, node), key=lambda event: event["type"])
+    first, second = sorted(await written(clients, node), key=lambda event: event["type"])
     assert (first["reason"], first["note"]) == ("CardAppeared", "ü" * 512)
     assert "series" not in first or first["series"] is None
     assert (second["reason"], second["type"]) == ("CardVanished", "Warning")
@@ -296,9 +296,9 @@ async def test_events(door, node):
     assert second["reportingInstance"] == node
 
 
-async def test_events_of_a_namespace_that_is_not_there_are_dropped(door):
+async def test_events_of_a_namespace_that_is_not_there_are_dropped(clients):
     """A refusal ends the matter; it is counted, and the next Event is written."""
-    async with telling(Events(door.powerless, "node-1")) as events:
+    async with telling(Events(clients.powerless, "node-1")) as events:
         events.tell(About("Pod", "p", "no-such-namespace"), "Attached", "all is well")
         assert await events.settle(10)
         assert events.dropped == 1

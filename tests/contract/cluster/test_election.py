@@ -1,4 +1,4 @@
-"""Two copies and one Lease, on the fake and on a real server (lab/native/test_cluster_door.py)."""
+"""Two copies and one Lease, on the fake and on a real server (lab/native/test_api_server.py)."""
 
 import asyncio
 from pathlib import Path

@@ -20,7 +20,7 @@ NAMESPACE, DAEMON_SET = "mlnx-network-operator", "rdma-shared-dp-ds"
 RESOURCE, NETWORK, NODE = "rdma/hca_shared_devices_a", "rdma-net-ipam", "node-1"
 NETWORKS, OWN = "k8s.v1.cni.cncf.io/networks", "kube-rdma.io/network-status"
 LINKS = (("rxe0", "ens2f0"), ("rxe1", "ens3f0"))
-DOORS = "rdma_ucm ib_umad ib_uverbs"
+MODULES = "rdma_ucm ib_umad ib_uverbs"
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +62,9 @@ def driver_unloaded(lab):
     return undone(lab, "modprobe -r rdma_rxe", f"modprobe rdma_rxe; {links}")
 
 
-def doors_unloaded(lab):
+def modules_unloaded(lab):
     """The modules that let programs reach a device; the devices stay."""
-    return undone(lab, f"modprobe -r {DOORS}", f"modprobe -a {DOORS}")
+    return undone(lab, f"modprobe -r {MODULES}", f"modprobe -a {MODULES}")
 
 
 def set_down(lab):
@@ -106,7 +106,7 @@ class KernelFault(NamedTuple):
 
 FAULTS = {
     "driver unloaded": KernelFault(driver_unloaded, "KR103"),
-    "uverbs unloaded": KernelFault(doors_unloaded, "KR104", "rxe0"),
+    "uverbs unloaded": KernelFault(modules_unloaded, "KR104", "rxe0"),
     "interface down": KernelFault(set_down, "KR120", "rxe0"),
     "stale GID index": KernelFault(stale_index, "KR420", "main"),
 }

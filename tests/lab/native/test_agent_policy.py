@@ -537,8 +537,11 @@ class Node:
 
     def __init__(self, agents, node):
         timing = IpamTiming(Timing(contact=30.0, margin=3.0, patience=20.0), tick=0.1)
-        doors = IpamDependencies(agents[node], SPACE, FakeDisk())
-        self.name, self.addresses = node, NodeAddresses(NodeName(node), "boot", doors, timing)
+        dependencies = IpamDependencies(agents[node], SPACE, FakeDisk())
+        self.name, self.addresses = (
+            node,
+            NodeAddresses(NodeName(node), "boot", dependencies, timing),
+        )
 
     async def entered(self):
         while True:

@@ -28,8 +28,8 @@ from tests.kit.claiming import (
     applied,
     claim,
     claim_status,
+    device_nodes,
     device_of,
-    doors,
     interface,
     network,
     of_template,
@@ -104,7 +104,7 @@ def test_pods_by_templates_open_the_device_nodes_of_their_cards(lab, survey):
             card = by_address[address_of(published[device_of(lab, name)])]
             files = {char.path.rpartition("/")[2] for char in card.char_devices}
             verbs = {name for name in files if name.startswith("uverbs")}
-            assert doors(lab, name) == verbs | {"rdma_cm"}
+            assert device_nodes(lab, name) == verbs | {"rdma_cm"}
             settings = cluster.kubectl(lab, "exec", name, "--", "cat", "/etc/nccl.conf")
             assert f"NCCL_IB_HCA=={card.name}:1\n" in settings
             assert metadata(lab, name)["name"] == device_of(lab, name)
@@ -156,7 +156,7 @@ def test_an_agent_that_is_replaced_knows_what_a_running_pod_has(lab):
             if name == "before":
                 kill_agent(lab)
             assert ADDRESS in interface(lab, name)
-            assert doors(lab, name)
+            assert device_nodes(lab, name)
 
 
 def test_a_claim_that_is_made_anew_under_its_name_is_another(lab):
@@ -164,7 +164,7 @@ def test_a_claim_that_is_made_anew_under_its_name_is_another(lab):
     for _ in range(2):
         with applied(lab, claim("again"), pod("user", resourceClaimName="again")):
             cluster.ready(lab, "user")
-            assert doors(lab, "user")
+            assert device_nodes(lab, "user")
 
 
 def test_two_pods_of_one_claim_have_its_card(lab):
@@ -172,7 +172,7 @@ def test_two_pods_of_one_claim_have_its_card(lab):
     pods = [pod(name, resourceClaimName="both") for name in ("left", "right")]
     with applied(lab, claim("both", {"network": NETWORK}), *pods):
         cluster.ready(lab, "left", "right")
-        assert doors(lab, "left") == doors(lab, "right")
+        assert device_nodes(lab, "left") == device_nodes(lab, "right")
         shown = [interface(lab, name) for name in ("left", "right")]
         assert all("inet 10.77.0." in one for one in shown)
         assert shown[0].split("inet ")[1].split()[0] != shown[1].split("inet ")[1].split()[0]
@@ -245,7 +245,7 @@ def test_a_pod_that_only_looks_opens_a_card_that_another_claim_holds(lab):
             looked = ("ls", "/dev/infiniband", "/sys/class/net")
             words = ("-n", name, "exec", "measuring", "--", *looked)
             listed = cluster.kubectl(lab, *words).split()
-            assert doors(lab, "holder") < set(listed)
+            assert device_nodes(lab, "holder") < set(listed)
             assert len([one for one in listed if one.startswith("uverbs")]) == CARDS
             assert "net1" not in listed
             assert "inet 10.77.0." in interface(lab, "holder")

@@ -22,8 +22,8 @@ from tests.kit.claiming import (
     address_of,
     agents,
     applied,
+    device_nodes,
     device_of,
-    doors,
     interface,
     of_template,
     slices,
@@ -97,7 +97,7 @@ def test_a_node_that_boots_anew_gives_its_pods_what_they_had(lab):
     pods = {"stays": ADDRESS, "ends": OTHER_ADDRESS}
     with applied(lab, *(one for name in pods for one in networked(name, pods[name]))):
         cluster.ready(lab, *pods)
-        before = doors(lab, "stays")
+        before = device_nodes(lab, "stays")
         uids = {name: claim_of(lab, name)[1] for name in pods}
         assert files(lab) == set(uids.values())
         cluster.shell(lab, NODE, OFF)
@@ -106,7 +106,7 @@ def test_a_node_that_boots_anew_gives_its_pods_what_they_had(lab):
         restarted = "--for=jsonpath={.status.containerStatuses[0].restartCount}=1"
         cluster.wait(lab, "pod/stays", restarted)
         cluster.ready(lab, "stays")
-        assert doors(lab, "stays") == before
+        assert device_nodes(lab, "stays") == before
         assert f"inet {ADDRESS}/24" in interface(lab, "stays")
         waiting.until(lab, "the end of the other pod", lambda: not is_there(lab, "pod/ends"))
         waiting.until(lab, "one file", lambda: files(lab) == {uids["stays"]})

@@ -13,7 +13,7 @@ from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.ghost import install
 from tests.documents.shell import Shell
-from tests.kit.claiming import NODE, agents, applied, claim_status, doors, pod, template
+from tests.kit.claiming import NODE, agents, applied, claim_status, device_nodes, pod, template
 from tests.kit.pods import IMAGE, UNTIL_ASKED
 
 GPUS = "gpu.nvidia.com"
@@ -61,7 +61,7 @@ def is_at_the_gpus_root(lab, survey, name):
     """Whether the pod opens a card at the root of its GPU, by the tree."""
     address = devices_of(lab, name)[GPUS]["resource.kubernetes.io/pciBusID"]["string"]
     (gpu,) = (one for one in survey.gpus if str(one.position.pci) == address)
-    (mine,) = (one for one in doors(lab, name) if one.startswith("uverbs"))
+    (mine,) = (one for one in device_nodes(lab, name) if one.startswith("uverbs"))
     (card,) = (
         one
         for one in survey.devices
@@ -123,5 +123,5 @@ def test_a_selector_that_was_written_for_dranet_finds_the_very_card(lab, survey)
     with applied(lab, wish, pod("by-name", resourceClaimTemplateName="by-name")):
         cluster.ready(lab, "by-name")
         assert set(devices_of(lab, "by-name")) == {DRIVER}
-        (mine,) = (one for one in doors(lab, "by-name") if one.startswith("uverbs"))
+        (mine,) = (one for one in device_nodes(lab, "by-name") if one.startswith("uverbs"))
         assert any(char.path.endswith(f"/{mine}") for char in card.char_devices)

@@ -130,7 +130,7 @@ def test_the_api_server_keeps_a_node_lease(lab, write):
         cluster.kubectl(lab, "-n", "kube-system", "delete", "lease", name)
 
 
-def test_the_door_of_addresses_on_a_real_api_server(installed, lab):
+def test_objects_of_addresses_on_a_real_api_server(installed, lab):
     """The same tests as on the fake: compare-and-swap of blocks, boards and leases."""
     enter = ["nsenter", f"--target={lab.state.pid}", "--net", "--"]
     keys = {"KUBE_RDMA_TEST_KUBECONFIG": f"{lab.home}/pki/admin.kubeconfig"}

@@ -19,7 +19,7 @@ from kube_rdma_lab.build import go
 from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.pki import Authority
 from tests.kit import manifests
-from tests.kit.claiming import CLAIMS, agents, doors, pod
+from tests.kit.claiming import CLAIMS, agents, device_nodes, pod
 from tests.kit.helm import MODULES
 
 # Slow: to build it takes many minutes.
@@ -57,8 +57,8 @@ def configuration(folder, port):
 
 def free_port():
     """A port of this machine that nothing listens on just now."""
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        return int(door.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 def write_certificates(folder):
@@ -104,7 +104,7 @@ def made(kind, name, **spec):
 
 
 def queues():
-    """One queue that has so many shares of cards to give, and its door in a namespace."""
+    """One queue that has so many shares of cards to give, and its local queue in a namespace."""
     resource = {"name": COUNTED, "nominalQuota": str(QUOTA)}
     flavors = [{"name": QUEUE, "resources": [resource]}]
     groups = [{"coveredResources": [COUNTED], "flavors": flavors}]
@@ -189,7 +189,7 @@ def test_a_job_within_the_quota_of_cards_runs_and_the_next_waits_until_it_has_go
     waiting.until(queued, "the pods of the job", lambda: len(pods_of(queued, "first")) == QUOTA)
     names = pods_of(queued, "first")
     cluster.ready(queued, *names)
-    assert all(doors(queued, name) for name in names)
+    assert all(device_nodes(queued, name) for name in names)
     (assigned,) = workload(queued, "first")["admission"]["podSetAssignments"]
     assert assigned["resourceUsage"] == {COUNTED: str(QUOTA)}
     cluster.apply(queued, job("second", 1))

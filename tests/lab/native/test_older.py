@@ -34,7 +34,7 @@ NEWER = (
     # Claims are resource.k8s.io/v1, since 1.34; a limit of them is a ResourceQuota, as ever.
     *(f"{EXAMPLE_OF}[claims/{name}.yaml]" for name in ("fast-or-slow", "measuring", "two-rails")),
 )
-FILES = ("native", "vke", "examples", "ip_crds", "cluster_door", "settings")
+FILES = ("native", "vke", "examples", "ip_crds", "api_server", "settings")
 LABEL, SHARE = "vke.node.rdma.mode", "vke.volcengine.com/rdma"
 PLAIN, ADDRESS = "plain", "192.168.114.7"
 

@@ -244,12 +244,12 @@ def test_a_status_is_written_where_the_definition_has_fewer_fields(lab):
     written = policy_status(None, 1, verdict, "2026-11-26T00:00:00Z")
 
     async def write() -> Any:
-        async with connect(lab.kubeconfig) as door:
-            seen = await door.get(NIC_CLUSTER_POLICY, "few", SPACE)
+        async with connect(lab.kubeconfig) as client:
+            seen = await client.get(NIC_CLUSTER_POLICY, "few", SPACE)
             place = (NIC_CLUSTER_POLICY, "few", SPACE, written)
             with pytest.raises(Refused, match="field not declared in schema"):
-                await door.apply_status(*place, force=True)
-            return await door.merge_status(*place, version=seen.version)
+                await client.apply_status(*place, force=True)
+            return await client.merge_status(*place, version=seen.version)
 
     try:
         cluster.wait(lab, f"crd/{DEFINITION}", "--for=condition=Established")

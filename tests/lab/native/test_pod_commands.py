@@ -33,8 +33,8 @@ def ask(lab, protocols, work):
     """Do something with the commands of a client."""
 
     async def asked():
-        async with connect(lab.kubeconfig) as door:
-            return await work(PodCommands(door, protocols))
+        async with connect(lab.kubeconfig) as client:
+            return await work(PodCommands(client, protocols))
 
     return asyncio.run(asked())
 

@@ -89,8 +89,8 @@ def test_pods_of_the_other_plugin_outlive_kubelet_and_container(lab):
     path = "jsonpath={.status.containerStatuses[0].restartCount}=1"
     cluster.wait(lab, "pod/old", f"--for={path}")
     cluster.ready(lab, "old")
-    phase, _, restarts, doors = pods.running(lab)[uid]
-    assert (phase, restarts, doors) == (before[0], 1, before[3])
+    phase, _, restarts, device_nodes = pods.running(lab)[uid]
+    assert (phase, restarts, device_nodes) == (before[0], 1, before[3])
     assert kit.held(lab, node)[uid] == shares
     pods.nothing_failed(lab)
 

@@ -67,7 +67,7 @@ class Settings:
     config: Path
     kubelet_dir: Path
 
-    def doors(self, kernel, **further):
+    def dependencies(self, kernel, **further):
         serve = partial(DevicePlugin, self.kubelet_dir)
         return AgentDependencies(self.config, kernel, serve, **further)
 
@@ -84,4 +84,4 @@ def settings(tmp_path_factory):
 
 def serving(settings, kernel, **further):
     """The role in the background; an error of it comes out at the end."""
-    return beside(run_plugin(settings.doors(kernel, **further)))
+    return beside(run_plugin(settings.dependencies(kernel, **further)))

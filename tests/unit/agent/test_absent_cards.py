@@ -57,7 +57,7 @@ def world(tmp_path_factory, recording):
 async def test_a_card_that_nobody_of_ours_has_is_unhealthy_until_it_is_back(world, mode, visible):
     """In RDMA namespace mode exclusive its device goes along; its share stays, and is no good."""
     world.label(mode)
-    async with world.serving(world.doors()):
+    async with world.serving(world.dependencies()):
         await world.all_good()
         world.leave(0, visible=visible)
         await world.kubelet.until(lambda: world.shares()[FIRST] is False)
@@ -76,7 +76,7 @@ async def test_a_card_whose_rdma_device_goes_stays_in_its_pool_and_is_told(
 ):
     """Its module was taken out, or a firmware recovers: the function is there all the time."""
     world.label(mode)
-    async with world.serving(world.doors()):
+    async with world.serving(world.dependencies()):
         await world.all_good()
         if mode == "shared":  # in the other a pod has the device
             await world.kubelet.allocate(VKE, 1, (FIRST,), place=ContainerPlace("job"))
@@ -94,7 +94,7 @@ async def test_a_card_whose_rdma_device_goes_stays_in_its_pool_and_is_told(
 async def test_a_card_that_a_pod_holds_stays_healthy_and_free_ones_do_not(world):
     """The kubelet's word is a record: what moved the interface may be another plugin."""
     world.label("exclusive")
-    async with world.serving(world.doors()):
+    async with world.serving(world.dependencies()):
         await world.all_good()
         await world.kubelet.allocate(VKE, 1, (FIRST,), place=ContainerPlace("job"))
         world.leave(0, 1)
@@ -128,7 +128,7 @@ async def test_a_card_of_a_record_stays_healthy_whoever_holds_what(world):
     world.label("exclusive")
     networks = Networks()
     networks.recorded = frozenset({CardId(position(0).pci)})
-    async with world.serving(replace(world.doors(), networks=networks)):
+    async with world.serving(replace(world.dependencies(), networks=networks)):
         await world.all_good()
         world.leave(0, 1)
         await world.kubelet.until(lambda: world.shares()[SECOND] is False)

@@ -148,7 +148,7 @@ def node(tmp_path_factory, recording):
 async def test_a_container_waits_for_the_version_that_promised_its_card(node, kind, recording):
     """Its device file stays, the node says why in an Event, and updated again it starts."""
     async with node.kubelet:
-        async with running(node.doors(late=True)):
+        async with running(node.dependencies(late=True)):
             node.pod(JOB.pod, ASKS)
             await node.kubelet.until(lambda: node.kubelet.healthy(VKE) == 4)
             await node.kubelet.allocate(VKE, 1, ("0000:82:00.0-0",), place=JOB)
@@ -161,7 +161,7 @@ async def test_a_container_waits_for_the_version_that_promised_its_card(node, ki
         content = record.read_text()
         record.write_text(content.replace(f'"{kind}"', f'"{kind}2"'))
         (file,) = (node.folder / "cdi").glob("*.json")
-        async with running(node.doors(late=True)):
+        async with running(node.dependencies(late=True)):
             await node.kubelet.until(lambda: node.kubelet.healthy(VKE) == 4)
             with pytest.raises(GRPCError, match="run the version that wrote it again"):
                 await node.kubelet.start_container(JOB)
@@ -171,7 +171,7 @@ async def test_a_container_waits_for_the_version_that_promised_its_card(node, ki
             assert FOREIGN in node.events_of("JournalTrouble")[0]
         node.journal.close()
         record.write_text(content)
-        async with running(node.doors(late=True)):
+        async with running(node.dependencies(late=True)):
             await node.kubelet.until(lambda: node.kubelet.healthy(VKE) == 4)
             await node.kubelet.start_container(JOB)
     assert recording.of("journal record not understood")

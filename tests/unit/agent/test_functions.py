@@ -76,8 +76,10 @@ class VfWorld(World):
     def agent(self, *, boot="1", keepers=(), **options):
         make = SriovCards(self.root, self.sysfs.write).make
         sources = FunctionSources(make, self.open_journal, boot, self.used)
-        doors = replace(self.doors(self.config, **options), functions=sources, keepers=keepers)
-        return self.serving(doors)
+        dependencies = replace(
+            self.dependencies(self.config, **options), functions=sources, keepers=keepers
+        )
+        return self.serving(dependencies)
 
     def open_journal(self):
         self.journal = Journal(Folder(self.folder / "functions"), FUNCTIONS)
@@ -236,7 +238,7 @@ async def test_what_a_life_did_not_end_the_next_one_ends(world, recording):
 
     world.policy(wish(2))
     sources = FunctionSources(half, world.open_journal, "1")
-    async with world.serving(replace(world.doors(world.config), functions=sources)):
+    async with world.serving(replace(world.dependencies(world.config), functions=sources)):
         await until(lambda: world.events_of("VirtualFunctionsRefused"))
     assert not (folder / "virtfn0/driver").exists()
     world.journal.close()

@@ -27,7 +27,7 @@ def world(tmp_path_factory, recording):
 
 
 async def test_a_dead_port_is_one_share_and_comes_back(world, recording):
-    async with world.serving(world.doors()):
+    async with world.serving(world.dependencies()):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
         await world.kubelet.allocate(VKE, 1, ("0000:82:00.0-0",), place=ContainerPlace("job"))
         world.change(CARDS[0], hard_card(1, PortState.DOWN), *CARDS[2:])
@@ -45,7 +45,7 @@ async def test_a_dead_port_is_one_share_and_comes_back(world, recording):
 async def test_a_card_inside_a_pod_is_not_gone(world):
     """Its interface and devices are out of sight, its function and its holder are not."""
     world.label("exclusive")
-    async with world.serving(world.doors()):
+    async with world.serving(world.dependencies()):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
         await world.kubelet.allocate(VKE, 1, ("0000:82:00.0-0",), place=ContainerPlace("job"))
         functions = world.survey.functions
@@ -68,7 +68,7 @@ async def test_a_node_is_idle_until_a_pod_holds_a_card(world):
         async def see(self, *_, idle):
             told.append(idle)
 
-    async with world.serving(replace(world.doors(), rails=SpiedRails())):
+    async with world.serving(replace(world.dependencies(), rails=SpiedRails())):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) > 0)
         await world.again(1)
         assert told[-1]
@@ -79,24 +79,26 @@ async def test_a_node_is_idle_until_a_pod_holds_a_card(world):
 
 async def test_what_the_kubelet_lost_is_told_again_then_registered_again(world):
     """Allocatable that drops to zero and stays there is the peers' oldest defect."""
-    doors = world.doors()
+    dependencies = world.dependencies()
     spec = PoolSpec("rdma/a", Mode.HCA, "test")
     survey = world.survey
     pools, _ = resolve([spec], cards(survey, judge(survey)), survey)
     async with world.kubelet, asyncio.TaskGroup() as tasks:
-        desk = Handlers(doors.kubelet, doors.late, None)
-        offers = ResourceServers(tasks, lambda one, pool: doors.serve(one, desk.answers(pool)))
+        desk = Handlers(dependencies.kubelet, dependencies.late, None)
+        offers = ResourceServers(
+            tasks, lambda one, pool: dependencies.serve(one, desk.answers(pool))
+        )
         offers.publish(pools)
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/a") == 1000)
-        await doors.kubelet.check(offers)
+        await dependencies.kubelet.check(offers)
         world.kubelet.store.devices["rdma/a"].clear()
-        await doors.kubelet.check(offers)
+        await dependencies.kubelet.check(offers)
         assert world.kubelet.states["rdma/a"] == 1, "it may be an offer under way"
-        await doors.kubelet.check(offers)
+        await dependencies.kubelet.check(offers)
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/a") == 1000)
         for _ in range(3):
             world.kubelet.store.devices["rdma/a"].clear()
-            await doors.kubelet.check(offers)
+            await dependencies.kubelet.check(offers)
         await world.kubelet.until(lambda: world.kubelet.registrations.count("rdma/a") == 2)
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/a") == 1000)
         offers.publish(())

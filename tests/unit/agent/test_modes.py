@@ -34,7 +34,7 @@ def world(tmp_path_factory, recording):
 )
 async def test_a_mode_by_label_alone(world, mode, shares):
     """Four cards make `vke.volcengine.com/rdma: 4` in the 1:1 modes, more where they are shared."""
-    async with world.serving(world.doors()):
+    async with world.serving(world.dependencies()):
         assert world.kubelet.devices == {}
         world.label(mode)
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == shares)
@@ -46,7 +46,7 @@ async def test_a_mode_by_label_alone(world, mode, shares):
 
 async def test_a_container_gets_exactly_its_card(world):
     world.label("shared")
-    async with world.serving(world.doors()):
+    async with world.serving(world.dependencies()):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
         answer = await world.kubelet.allocate(VKE, 1, ("0000:82:00.0-0",))
         assert [(d.host_path, d.permissions) for d in answer.devices] == [
@@ -57,7 +57,7 @@ async def test_a_container_gets_exactly_its_card(world):
 
 async def test_a_change_of_mode_waits_for_the_pods_and_says_so(world, recording):
     world.label("shared")
-    async with world.serving(world.doors()):
+    async with world.serving(world.dependencies()):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
         await world.kubelet.allocate(VKE, 1, place=ContainerPlace("training"))
         world.label("shared-multi")
@@ -81,8 +81,8 @@ async def test_a_change_of_mode_waits_for_the_pods_and_says_so(world, recording)
 
 
 def remembering(world, disk, **options):
-    """The agent's doors with a journal, each time opened anew."""
-    return replace(world.doors(**options), applied=lambda: Journal(disk, POOLS))
+    """The agent's dependencies with a journal, each time opened anew."""
+    return replace(world.dependencies(**options), applied=lambda: Journal(disk, POOLS))
 
 
 async def test_a_change_that_waits_waits_after_a_restart_too(world, recording):
@@ -144,7 +144,7 @@ async def test_a_card_of_a_resource_that_went_is_offered_when_its_pod_has_ended(
     """Under its new name it would be given away a second time."""
     config = tmp_path / "config.json"
     config.write_text(policy("old"))
-    async with world.serving(world.doors(config)):
+    async with world.serving(world.dependencies(config)):
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/old") == 4)
         await world.kubelet.allocate("rdma/old", 1, place=ContainerPlace("training"))
         config.write_text(policy("new"))
@@ -187,7 +187,7 @@ class Networks:
 async def test_pod_networks_hear_what_is_offered_no_more_while_a_pod_has_it(world, tmp_path):
     config, networks = tmp_path / "config.json", Networks()
     config.write_text(policy("old"))
-    async with world.serving(replace(world.doors(config), networks=networks)):
+    async with world.serving(replace(world.dependencies(config), networks=networks)):
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/old") == 4)
         await world.kubelet.allocate("rdma/old", 1, place=ContainerPlace("training"))
         assert networks.told[-1] == ({"rdma/old"}, ())
@@ -207,7 +207,7 @@ async def test_limits_are_held_before_each_start_of_a_container(world, tmp_path,
     config.write_text(policy("a"))
     job = ContainerPlace("job")
     world.pod("job")
-    async with world.serving(replace(world.doors(config, late=late), networks=networks)):
+    async with world.serving(replace(world.dependencies(config, late=late), networks=networks)):
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/a") == 4)
         await world.kubelet.allocate("rdma/a", 1, place=job)
         await world.kubelet.start_container(job)
@@ -237,7 +237,7 @@ async def refused(resource, shares):
 async def test_an_agent_without_networks_starts_no_container_with_limits(world, tmp_path):
     config, job = tmp_path / "config.json", ContainerPlace("job")
     config.write_text(policy("a", rdmaLimits={"hcaObject": 100}))
-    async with world.serving(world.doors(config)):
+    async with world.serving(world.dependencies(config)):
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/a") == 4)
         await world.kubelet.allocate("rdma/a", 1, place=job)
         with pytest.raises(GRPCError, match="the agent runs without --networks"):
@@ -248,7 +248,7 @@ async def test_a_changed_file_takes_effect_and_leaves_others_alone(world, tmp_pa
     """A further pool appears; the first one's server is not touched."""
     config = tmp_path / "config.json"
     config.write_text('{"mode": "hca"}')
-    async with world.serving(world.doors(config)):
+    async with world.serving(world.dependencies(config)):
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
         entry = '{"resourceName": "a", "rdmaHcaMax": 7, "devices": ["eth0"]}'
         other = '{"resourceName": "hca", "rdmaHcaMax": 1000, "devices": ["eth1"]}'
@@ -266,7 +266,7 @@ async def test_a_virtual_function_is_told_to_cni_plugins(world, tmp_path):
     config.write_text(f'{{"resourceList": [{{"resourceName": "vf", "selectors": {selectors}}}]}}')
     infos = DeviceInfoFolder(tmp_path / "dp")
     resource, address = "intel.com/vf", "0000:81:00.0"
-    async with world.serving(replace(world.doors(config), device_infos=infos)):
+    async with world.serving(replace(world.dependencies(config), device_infos=infos)):
         await world.kubelet.until(lambda: world.kubelet.healthy(resource) == 1)
         answer = await world.kubelet.allocate(resource, 1)
         assert answer.envs["PCIDEVICE_INTEL_COM_VF"] == address
@@ -277,7 +277,7 @@ async def test_a_virtual_function_is_told_to_cni_plugins(world, tmp_path):
 
 async def test_a_label_that_means_nothing_changes_nothing(world, recording):
     world.label("shared")
-    async with world.serving(world.doors()):
+    async with world.serving(world.dependencies()):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
         world.label("shred")
         await until(lambda: world.events_of("ConfigurationRefused"))
@@ -289,7 +289,7 @@ async def test_a_label_that_means_nothing_changes_nothing(world, recording):
 
 async def test_the_label_taken_away_withdraws_the_resource(world, recording):
     world.label("shared")
-    async with world.serving(world.doors()):
+    async with world.serving(world.dependencies()):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
         world.label(None)
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 0)
@@ -299,7 +299,7 @@ async def test_the_label_taken_away_withdraws_the_resource(world, recording):
 async def test_a_file_that_breaks_leaves_the_last_good_one(world, tmp_path, recording):
     config = tmp_path / "config.json"
     config.write_text('{"mode": "hca"}')
-    async with world.serving(world.doors(config)):
+    async with world.serving(world.dependencies(config)):
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
         config.write_text('{"mode": "hcb"}')
         await recording.wait_for("configuration rejected")
@@ -321,7 +321,7 @@ async def test_a_card_that_a_selector_misses_by_its_name_has_an_event_and_its_re
 
     config, names = tmp_path / "config.json", [f"mlx5_{n}" for n in range(4)]
     config.write_text(named(*names))
-    async with world.serving(world.doors(config)):
+    async with world.serving(world.dependencies(config)):
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/nic") == 4)
         config.write_text(named(*names[:3], "mlx5_33"))
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/nic") == 3)

@@ -132,7 +132,7 @@ async def test_announcements_that_break_off_end_the_agent(settings, recording):
 
     kernel = replace(Node().kernel, announcements=(("devices", broken),))
     with pytest.raises(Unavailable, match="broke off"):
-        await loop.run_plugin(settings.doors(kernel))
+        await loop.run_plugin(settings.dependencies(kernel))
 
 
 @pytest.mark.parametrize("fault", ["no file", "no mode", "no folder of the kubelet"])
@@ -145,7 +145,7 @@ async def test_what_a_person_has_to_mend(settings, fault):
     else:
         settings.kubelet_dir.rmdir()
     with pytest.raises(Refused) as caught:
-        await loop.run_plugin(settings.doors(Node(card(0)).kernel))
+        await loop.run_plugin(settings.dependencies(Node(card(0)).kernel))
     assert caught.value.where.startswith(
         str(settings.kubelet_dir if fault == "no folder of the kubelet" else settings.config)
     )

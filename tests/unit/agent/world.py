@@ -99,7 +99,7 @@ class World(Node):
         events = self.server.documents("events")
         return [event["note"] for event in events if event["reason"] == reason]
 
-    def doors(self, config=None, *, late=False, kubelet=True):
+    def dependencies(self, config=None, *, late=False, kubelet=True):
         folders = Folders(self.folder / "device-plugins", self.folder / "plugins_registry", None)
         socket = self.folder / "pod-resources" / "kubelet.sock"
         view = KubeletView(PodResources(socket) if kubelet else None)
@@ -142,9 +142,9 @@ class World(Node):
         return self.binder
 
     @asynccontextmanager
-    async def serving(self, doors):
+    async def serving(self, dependencies):
         """The agent in the background, with the kubelet up."""
-        async with self.kubelet, running(doors) as task:
+        async with self.kubelet, running(dependencies) as task:
             yield task
         # Each side sees the other's end a few turns of the loop later, and more on a busy machine.
         await until(lambda: not self._left())
@@ -157,9 +157,9 @@ class World(Node):
         return lines
 
 
-def running(doors):
+def running(dependencies):
     """One life of the agent; an error of it comes out at the end."""
-    return beside(run_plugin(doors))
+    return beside(run_plugin(dependencies))
 
 
 async def until(condition):

@@ -203,9 +203,9 @@ class Node:
             if address
         )
         known = device(number)
-        door = CharDevice(CharKind.UVERBS, f"/dev/infiniband/{one.name}", 231, number)
+        uverbs = CharDevice(CharKind.UVERBS, f"/dev/infiniband/{one.name}", 231, number)
         port = replace(known.ports[0], netdev=one.on.name, gids=gids)
-        return replace(known, name=one.name, ports=(port,), char_devices=(door,))
+        return replace(known, name=one.name, ports=(port,), char_devices=(uverbs,))
 
     def rail(self, card):
         return [one.id for one in self.cards].index(card)

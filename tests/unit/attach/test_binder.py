@@ -49,7 +49,7 @@ def attach(world):
 
 
 async def test_a_pod_with_a_network_starts_when_it_is_attached(world):
-    async with world.serving(world.doors(late=True)):
+    async with world.serving(world.dependencies(late=True)):
         world.shim = "/bin/shim"
         answer = await admitted(world, ASKS)
         assert not answer.devices
@@ -76,7 +76,7 @@ async def test_a_container_is_told_of_the_devices_that_it_uses(world):
     """By files on the host, which a hook merges with its own; they go with the sandbox."""
     used = UsedDevice("mlx5_1", 1, "net1", gid_index=5)
     held = (VKE, "0000:82:00.0-0")
-    async with world.serving(world.doors(late=True)):
+    async with world.serving(world.dependencies(late=True)):
         world.shim = "/bin/shim"
         await admitted(world, ASKS)
         sandbox = Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
@@ -98,7 +98,7 @@ async def test_a_container_is_told_where_its_device_sits_if_it_asks(world):
     place = PlacedNet("mlx5_1", None, 1)
     used = UsedDevice("mlx5_1", 1, "net1", gid_index=5, place=place)
     facts = TopologyFacts(masks={0: "f", 1: "f0"})
-    async with world.serving(world.doors(late=True)):
+    async with world.serving(world.dependencies(late=True)):
         world.shim = "/bin/shim"
         world.binder._needs = replace(world.binder._needs, topology={(place,): facts}.__getitem__)
         await admitted(world, ASKS)
@@ -118,7 +118,7 @@ async def test_a_pod_whose_annotation_nobody_reads_is_held_with_the_reason(world
     async def concerned(_):
         raise Refused("Cello does not read it", remedy="Write blocks", where="pod default/job")
 
-    async with world.serving(world.doors(late=True)):
+    async with world.serving(world.dependencies(late=True)):
         world.binder._needs = replace(world.binder._needs, concerned=concerned)
         await admitted(world, ASKS)
         with pytest.raises(GRPCError, match=r"pod default/job: Cello does not read it\. Write"):
@@ -129,7 +129,7 @@ async def test_a_pod_whose_annotation_nobody_reads_is_held_with_the_reason(world
 
 @pytest.mark.parametrize("pod", [{}, {"annotations": ASKS, "host_network": True}])
 async def test_a_pod_without_a_network_is_bound_at_its_start(world, pod):
-    async with world.serving(world.doors(late=True)):
+    async with world.serving(world.dependencies(late=True)):
         await admitted(world, **pod)
         await world.kubelet.start_container(JOB)
         assert len(files(world)) == 1
@@ -140,7 +140,7 @@ async def test_a_card_is_known_as_a_pods_from_its_promise_on(world):
 
     A record of another version may be about any card.
     """
-    async with world.serving(world.doors(late=True)):
+    async with world.serving(world.dependencies(late=True)):
         assert world.binder.cards() == frozenset()
         await admitted(world, ASKS)
         assert world.binder.cards() == {"0000:82:00.0"}
@@ -149,7 +149,7 @@ async def test_a_card_is_known_as_a_pods_from_its_promise_on(world):
     world.journal.close()
     for path in (world.folder / "journal").glob("promise-*"):
         path.write_bytes(path.read_bytes().replace(b'"promise"', b'"promise2"'))
-    world.doors(late=True)
+    world.dependencies(late=True)
     assert world.binder.cards() is None
 
 
@@ -188,7 +188,7 @@ class TestAKubeletThatLostItsCheckpoint:
     @pytest.mark.parametrize("first", [False, True])
     @pytest.mark.parametrize("second", [False, True])
     async def test_the_card_of_a_pod_that_runs_is_not_given_again(self, world, first, second):
-        async with world.serving(world.doors(late=True)):
+        async with world.serving(world.dependencies(late=True)):
             await self.start(world, JOB, first, 1)
             world.kubelet.remove_pod("job")
             with pytest.raises((GRPCError, Refused), match=r"still .* pod default/job"):
@@ -200,10 +200,10 @@ class TestAKubeletThatLostItsCheckpoint:
         """Also after the agent started anew: the journal knows, and the runtime shows the pod."""
         monkeypatch.setattr("kube_rdma.attach.rules.late_binding.GRACE", -1.0)
         async with world.kubelet:
-            async with running(world.doors(late=True)):
+            async with running(world.dependencies(late=True)):
                 await self.start(world, JOB, False, 1)
             world.journal.close()
-            async with running(world.doors(late=True)):
+            async with running(world.dependencies(late=True)):
                 world.kubelet.remove_pod("job")
                 await world.binder.forget()
                 await world.binder.forget()
@@ -214,7 +214,7 @@ class TestAKubeletThatLostItsCheckpoint:
     @pytest.mark.parametrize("attached", [False, True])
     async def test_no_claim_gets_it_either(self, world, attached):
         """Claims ask this while they are prepared; the kubelet tells of no holder."""
-        async with world.serving(world.doors(late=True)):
+        async with world.serving(world.dependencies(late=True)):
             await self.start(world, JOB, attached, 1)
             world.kubelet.remove_pod("job")
             (held,) = await world.binder.held()
@@ -226,7 +226,7 @@ class TestAKubeletThatLostItsCheckpoint:
     async def test_nor_do_pods_of_another_mode(self, world, monkeypatch):
         """Its share would be another one of the same card."""
         monkeypatch.setattr(loop, "PENDING_SECONDS", 0.02)
-        async with world.serving(world.doors(late=True)):
+        async with world.serving(world.dependencies(late=True)):
             await self.start(world, JOB, False, 1)
             world.kubelet.remove_pod("job")
             world.label("shared-multi")
@@ -239,7 +239,7 @@ class TestAKubeletThatLostItsCheckpoint:
     @pytest.mark.parametrize("left", [[], [False]])
     async def test_a_pod_that_is_gone_has_no_card(self, world, left):
         """Nobody told the agent of its end; the runtime has no sandbox of it, or a stopped one."""
-        async with world.serving(world.doors(late=True)):
+        async with world.serving(world.dependencies(late=True)):
             await self.start(world, JOB, False, 1)
             world.kubelet.remove_pod("job")
             world.sandboxes = []
@@ -248,7 +248,7 @@ class TestAKubeletThatLostItsCheckpoint:
             await self.start(world, THIEF, False, 2)
 
     async def test_a_pod_of_the_same_name_is_another_one(self, world):
-        async with world.serving(world.doors(late=True)):
+        async with world.serving(world.dependencies(late=True)):
             await self.start(world, JOB, False, 1)
             world.kubelet.remove_pod("job")
             world.server.remove(POD, "job", "default")
@@ -258,7 +258,7 @@ class TestAKubeletThatLostItsCheckpoint:
             await world.kubelet.start_container(JOB)
 
     async def test_while_the_runtime_is_silent_nothing_is_given_again(self, world):
-        async with world.serving(world.doors(late=True)):
+        async with world.serving(world.dependencies(late=True)):
             await self.start(world, JOB, False, 1)
             world.kubelet.remove_pod("job")
 
@@ -283,7 +283,7 @@ def told(world, name="nccl.conf"):
 async def test_a_pod_without_a_network_is_told_of_its_cards(world):
     """Which of their GIDs is its own nobody knows; nccl_env.sh finds out."""
     world.shim = "/bin/shim"
-    async with world.serving(world.doors(late=True)):
+    async with world.serving(world.dependencies(late=True)):
         await admitted(world)
         await world.kubelet.start_container(JOB)
         assert "\nNCCL_IB_HCA==mlx5_1:1\n" in told(world)
@@ -299,7 +299,7 @@ async def test_a_container_that_starts_again_needs_no_api_server(world):
         asked.append(pod.name)
         return False
 
-    async with world.serving(world.doors(late=True)):
+    async with world.serving(world.dependencies(late=True)):
         world.binder._needs = replace(world.binder._needs, concerned=concerned)
         await admitted(world, ASKS)
         for _ in range(3):
@@ -310,21 +310,21 @@ async def test_a_container_that_starts_again_needs_no_api_server(world):
 async def test_what_was_promised_outlives_the_agent(world):
     """Killed between Allocate and ADD, and between ADD and the start."""
     async with world.kubelet:
-        async with running(world.doors(late=True)):
+        async with running(world.dependencies(late=True)):
             await admitted(world, ASKS)
         world.journal.close()
-        async with running(world.doors(late=True)):
+        async with running(world.dependencies(late=True)):
             await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
             await attach(world)
         world.journal.close()
-        async with running(world.doors(late=True)):
+        async with running(world.dependencies(late=True)):
             await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
             await world.kubelet.start_container(JOB)
             assert len(files(world)) == 1
 
 
 async def test_a_late_del_touches_nothing_of_the_next_pod(world):
-    async with world.serving(world.doors(late=True)):
+    async with world.serving(world.dependencies(late=True)):
         await admitted(world, ASKS)
         await attach(world)
         world.kubelet.remove_pod("job")
@@ -341,7 +341,7 @@ async def test_a_late_del_touches_nothing_of_the_next_pod(world):
 
 async def test_a_full_disk_gives_nothing_away(world):
     """No promise without its record: the pod fails with the sentence, the share stays free."""
-    async with world.serving(world.doors(late=True)):
+    async with world.serving(world.dependencies(late=True)):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
 
         def full(name, value):
@@ -366,7 +366,7 @@ class Runtime:
 
     def __init__(self, early_world):
         self.works, self.asked = False, 0
-        binding = early_world.doors(late=True).late.now
+        binding = early_world.dependencies(late=True).late.now
         self.late = LateBindingChoice(
             NoLateBinding("it is not known"), self.ask, lambda: binding, seconds=0.01
         )
@@ -380,7 +380,7 @@ async def test_late_binding_comes_when_the_runtime_answers_and_no_pod_holds_a_sh
     early_world, recording
 ):
     runtime = Runtime(early_world)
-    async with early_world.serving(replace(early_world.doors(), late=runtime.late)):
+    async with early_world.serving(replace(early_world.dependencies(), late=runtime.late)):
         await early_world.kubelet.until(lambda: early_world.kubelet.healthy(VKE) == 2)
         early = await early_world.kubelet.allocate(VKE, 1, place=ContainerPlace("early"))
         assert early.devices, "given at Allocate"

@@ -11,9 +11,9 @@ from kube_rdma.model.holdings import ClaimingSandbox, Holding
 from kube_rdma.model.late_binding import ContainerId, Edits, PodName, UsedDevice
 from kube_rdma.model.pools import Mode, PoolSpec
 from kube_rdma.pools.rules.pools import resolve
-from tests.kit.nodes import DOORS, hard_card, node
+from tests.kit.nodes import CHAR_KINDS, hard_card, node
 
-FIRST, SECOND = hard_card(0x81, 0, kinds=DOORS), hard_card(0xA1, 1, kinds=DOORS)
+FIRST, SECOND = hard_card(0x81, 0, kinds=CHAR_KINDS), hard_card(0xA1, 1, kinds=CHAR_KINDS)
 MULTI = PoolSpec("rdma/multi", Mode.SHARED_MULTI, "config.json:1", shares=4)
 CLAIM = ClaimName("team", "nic", "uid-1")
 POD = PodName("team", "job-0")

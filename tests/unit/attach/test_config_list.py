@@ -70,7 +70,7 @@ def sandbox(world):
 
 async def test_a_container_gets_the_device_of_its_own_network(world):
     """And is told of it, and may lock memory; it waits until it has it."""
-    async with world.serving(world.doors(config(world, ["eth0", "eth1"]), late=True)):
+    async with world.serving(world.dependencies(config(world, ["eth0", "eth1"]), late=True)):
         answer = await admitted(world, ASKS)
         assert not answer.devices
         with pytest.raises(GRPCError, match="no network of pod default/job is attached"):
@@ -88,7 +88,7 @@ async def test_a_container_gets_the_device_of_its_own_network(world):
 async def test_a_pod_without_a_network_opens_every_card_of_the_pool(world, pod):
     """On the host's network and on the cluster's: the same nodes as at Allocate."""
     path = config(world, ["eth0", "eth1"])
-    async with world.serving(world.doors(path, late=True)):
+    async with world.serving(world.dependencies(path, late=True)):
         await admitted(world, **pod)
         await world.kubelet.start_container(JOB)
         (edit,) = edits(world)
@@ -96,7 +96,7 @@ async def test_a_pod_without_a_network_opens_every_card_of_the_pool(world, pod):
         assert world.binder.cards() == frozenset(), "a share of all cards is no card"
     world.journal.close()
     world.networks = False
-    async with world.serving(world.doors(path)):
+    async with world.serving(world.dependencies(path)):
         place = ContainerPlace("next")
         await world.kubelet.until(lambda: world.kubelet.healthy(A) == 4)
         answer = await world.kubelet.allocate(A, 1, ("1",), place=place)
@@ -106,9 +106,9 @@ async def test_a_pod_without_a_network_opens_every_card_of_the_pool(world, pod):
 async def test_a_container_of_another_plugin_s_starts_again(world):
     """Its devices were given at Allocate, under the same names of shares (decision 0107)."""
     path = config(world, ["eth0", "eth1"])
-    async with world.serving(world.doors(path)):
+    async with world.serving(world.dependencies(path)):
         await admitted(world)
-    async with world.serving(world.doors(path, late=True)):
+    async with world.serving(world.dependencies(path, late=True)):
         await world.kubelet.until(lambda: world.kubelet.healthy(A) == 4)
         await world.kubelet.start_container(JOB)
         assert not edits(world)

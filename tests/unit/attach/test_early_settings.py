@@ -101,7 +101,7 @@ MERGED, MOUNTED = (TOLD, None, True), (None, TOLD, False)
 )
 async def test_a_container_gets_its_settings(world, cdi, attach, shim, gets):
     world.shim = shim
-    async with world.serving(world.doors(policy(world, attach), late=cdi)):
+    async with world.serving(world.dependencies(policy(world, attach), late=cdi)):
         answer = await started(world)
         if cdi and not shim:  # its devices, which is all that the CDI file then has
             assert answer.cdi_devices or answer.devices
@@ -113,7 +113,7 @@ async def test_a_node_with_two_resources_names_no_device_at_allocate(world, cdi,
     """The second is that of the node's label, which every agent follows."""
     world.shim = shim
     world.label("shared")
-    async with world.serving(world.doors(policy(world, Attach.NONE), late=cdi)):
+    async with world.serving(world.dependencies(policy(world, Attach.NONE), late=cdi)):
         await world.kubelet.until(lambda: world.kubelet.healthy(LABEL_RESOURCE))
         told, mounted, _ = seen(world, await started(world))
         assert (told or mounted) == TOLD[1:]
@@ -134,7 +134,7 @@ async def test_role_plugin_alone_gives_them_where_the_host_s_folder_is_mounted(w
     )
     async with opened(options) as alone:
         late = alone.late
-    async with world.serving(replace(world.doors(policy(world)), late=late)):
+    async with world.serving(replace(world.dependencies(policy(world)), late=late)):
         answer = await started(world)
         assert seen(world, answer) == (MOUNTED if mounted else (None, None, False))
         assert len(answer.devices) == 3
@@ -144,7 +144,7 @@ async def test_role_plugin_alone_gives_them_where_the_host_s_folder_is_mounted(w
 
 async def test_devices_given_at_allocate_are_given_all_the_same(world):
     world.shim = SHIM
-    async with world.serving(world.doors(policy(world, Attach.NONE), late=True)):
+    async with world.serving(world.dependencies(policy(world, Attach.NONE), late=True)):
         paths = [one.container_path for one in (await started(world)).devices]
         assert paths == [f"/dev/infiniband/{one}" for one in ("rdma_cm", "uverbs0", "uverbs1")]
         assert not world.journal.load().records, "nothing is promised, so nothing can be lost"
@@ -154,11 +154,11 @@ async def test_a_boot_takes_no_settings_from_those_who_start_again(world):
     """The kubelet goes on giving what Allocate answered; only the disk is as it was."""
     world.shim = SHIM
     path = policy(world, Attach.NONE)
-    async with world.serving(world.doors(path, late=True)):
+    async with world.serving(world.dependencies(path, late=True)):
         answer = await started(world)
     shutil.rmtree(world.folder / "cdi")
     world.journal.close()
-    async with world.serving(world.doors(path, late=True)):
+    async with world.serving(world.dependencies(path, late=True)):
         await world.kubelet.until(lambda: world.kubelet.healthy(RESOURCE) == 4)
         await world.binder.forget()
         assert seen(world, answer) == MERGED
@@ -167,7 +167,7 @@ async def test_a_boot_takes_no_settings_from_those_who_start_again(world):
 async def test_another_shim_is_run_from_then_on(world):
     """The runtime was told of other folders: files of nobody alone are written over."""
     world.shim = SHIM
-    async with world.serving(world.doors(policy(world, Attach.NONE), late=True)):
+    async with world.serving(world.dependencies(policy(world, Attach.NONE), late=True)):
         answer = await started(world)
         world.shim = "/var/lib/cni/bin/kube-rdma"
         await world.binder.forget()
@@ -185,7 +185,7 @@ async def test_a_disk_without_room_takes_no_device_from_anybody(
 
     monkeypatch.setattr("kube_rdma.adapters.runtime.settings.Shelf.put", full)
     world.shim = SHIM
-    async with world.serving(world.doors(policy(world, Attach.NONE), late=late)):
+    async with world.serving(world.dependencies(policy(world, Attach.NONE), late=late)):
         for share in "01":
             answer = await started(world, share)
             assert len(answer.devices) == 3

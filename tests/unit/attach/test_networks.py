@@ -61,7 +61,7 @@ async def test_macvlan_with_an_address_of_its_range(world):
 
 
 async def test_the_share_is_bound_to_the_device_of_its_network(world):
-    """Each share with the doors of its card's device, and the connection manager's."""
+    """Each share with the device nodes of its card's device, and the connection manager's."""
     world.ask("rdma,rdma")
     await world.add(1)
     assert {key: edits.char_paths for key, edits in world.bound[container(1)].items()} == {

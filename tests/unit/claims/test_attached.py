@@ -123,8 +123,8 @@ async def test_a_pod_by_a_claim_has_what_a_pod_by_a_share_has(tmp_path, kind):
     assert by_share.inside(1) == by_claim.inside(1)
     made = FakeCdiRuntime(tmp_path / "cdi").create(*devices[0].cdi)
     (entry,) = by_claim.node.told["kube-rdma.io/network-status"]
-    door = f"/dev/infiniband/{entry['rdmaDevice']}"  # a soft device is the pod's own
-    assert set(made.char_paths) == {door, "/dev/infiniband/rdma_cm"}
+    node = f"/dev/infiniband/{entry['rdmaDevice']}"  # a soft device is the pod's own
+    assert set(made.char_paths) == {node, "/dev/infiniband/rdma_cm"}
     await by_claim.goes(1)
     await claims.unprepare(CLAIM)
     assert not list((tmp_path / "cdi").iterdir())

@@ -19,7 +19,7 @@ from kube_rdma.model.claims.devices import DRIVER
 from tests.kit.beside import beside
 from tests.kit.nodes import DOWN
 from tests.unit.agent.world import until
-from tests.unit.claims.test_prepared_claims import CLAIM, DOORS_OF_FIRST, FIRST, SECOND, World
+from tests.unit.claims.test_prepared_claims import CLAIM, FIRST, NODES_OF_FIRST, SECOND, World
 
 
 async def works():
@@ -59,7 +59,7 @@ async def test_the_kubelet_hears_of_it_when_every_file_is_there_again(world, reg
         assert not socket.exists(), "nobody has looked at the cards"
         driver.offered(world.pools())
         await until(socket.exists)
-        assert world.container(*devices).char_paths == DOORS_OF_FIRST
+        assert world.container(*devices).char_paths == NODES_OF_FIRST
         channel = Channel(path=str(socket))
         claim = pb.Claim(namespace=CLAIM.namespace, name=CLAIM.name, uid=CLAIM.uid)
         stub = DRAPluginStub(channel)

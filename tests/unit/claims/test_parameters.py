@@ -173,7 +173,7 @@ def understood(read_it, *arguments):
 
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS[2:], JSON)))
-def test_both_doors_say_the_same(fields):
+def test_both_readers_say_the_same(fields):
     value = HEAD | fields
     of_driver = understood(of_bytes, json.dumps(value).encode(), "claim")
     of_file = understood(of_document, of_value(value, "claim"))

@@ -22,15 +22,15 @@ from kube_rdma.model.pools import Mode, PoolSpec, RdmaLimits
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma_testing.disk import Failing, FakeDisk, Killed
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime
-from tests.kit.nodes import DOORS, hard_card, node
+from tests.kit.nodes import CHAR_KINDS, hard_card, node
 from tests.unit.claims.rules.test_prepare import result
 
-FIRST, SECOND = hard_card(0x81, 0, kinds=DOORS), hard_card(0xA1, 1, kinds=DOORS)
+FIRST, SECOND = hard_card(0x81, 0, kinds=CHAR_KINDS), hard_card(0xA1, 1, kinds=CHAR_KINDS)
 MULTI = PoolSpec("rdma/multi", Mode.SHARED_MULTI, "config.json:1", shares=4)
 CLAIM = ClaimName("team", "job-0-nic-x7", "uid-1")
 POD = PodClaims("team", "job-0", "uid-job-0", (("nic", CLAIM.name),))
 JOB = PodName("team", "job-0")
-DOORS_OF_FIRST = tuple(f"/dev/infiniband/{door}" for door in ("rdma_cm", "uverbs0"))
+NODES_OF_FIRST = tuple(f"/dev/infiniband/{name}" for name in ("rdma_cm", "uverbs0"))
 
 
 class World:
@@ -112,7 +112,7 @@ async def test_a_claim_is_there_for_containers_when_the_kubelet_is_answered(worl
     assert [(one.pool, one.device, one.requests, one.share) for one in devices] == [
         ("node-1", "0000-81-00-0", ("nic",), "s1")
     ]
-    assert world.container(*devices).char_paths == DOORS_OF_FIRST
+    assert world.container(*devices).char_paths == NODES_OF_FIRST
     assert agent.cards() == {FIRST.id}
 
 
@@ -200,7 +200,7 @@ async def test_a_file_that_somebody_removed_is_there_again_before_the_answer(wor
     for path in world.cdi.glob("*"):
         path.unlink()
     assert await agent.prepare(CLAIM) == devices
-    assert world.container(*devices).char_paths == DOORS_OF_FIRST
+    assert world.container(*devices).char_paths == NODES_OF_FIRST
 
 
 async def test_what_is_given_back_is_gone_and_the_unknown_may_be_given_back(world):
@@ -234,7 +234,7 @@ async def test_after_a_reboot_files_are_there_before_the_kubelet_is_asked(world)
     """With the nodes of this boot: the kernel numbers devices as they come."""
     devices = await world.agent().prepare(CLAIM)
     world.reboot()
-    world.cards = (hard_card(0x81, 7, kinds=DOORS), SECOND)
+    world.cards = (hard_card(0x81, 7, kinds=CHAR_KINDS), SECOND)
     agent = world.agent()
     assert world.files == []
     await agent.restore()
@@ -283,7 +283,7 @@ async def test_a_pod_whose_claim_a_restore_of_etcd_took_keeps_its_devices(world,
     agent = world.agent()
     await agent.restore()
     assert agent.cards() == {FIRST.id}
-    assert world.container(*devices).char_paths == DOORS_OF_FIRST
+    assert world.container(*devices).char_paths == NODES_OF_FIRST
     assert recording.of("claim gone under its pod")
 
 
@@ -297,7 +297,7 @@ async def test_while_the_cluster_does_not_tell_a_claim_is_kept(world, recording,
     agent = world.agent()
     agent._dependencies = replace(agent._dependencies, read=away, tell=told.append)
     await agent.restore()
-    assert world.container(*devices).char_paths == DOORS_OF_FIRST
+    assert world.container(*devices).char_paths == NODES_OF_FIRST
     assert len(recording.of("claim not read")) == isinstance(error, Unavailable)
     assert len(told) == isinstance(error, AttributeError)
 
@@ -380,7 +380,7 @@ async def recovered(world, lost):
     agent = world.agent()
     await agent.restore()
     devices = await agent.prepare(CLAIM)
-    assert world.container(*devices).char_paths == DOORS_OF_FIRST
+    assert world.container(*devices).char_paths == NODES_OF_FIRST
     assert len(agent.booked) == len(world.files) == 1
     await agent.unprepare(CLAIM)
     assert (agent.booked, world.files, world.disk.names()) == ((), [], ())

@@ -57,11 +57,13 @@ class ClaimWorld(World):
         return [r.verb for r in requests if r.plural == "resourceslices" and r.verb in verbs]
 
     def publishing(self, line=None, *, dranet=False):
-        """The agent's doors of role node, with the option."""
+        """The agent's dependencies of role node, with the option."""
         cluster = Cluster(line or self.server.line(), EAGER)
-        doors = self.doors()
-        keeper = SlicePublisher(cluster, NODE_NAME, doors.rails.number, AT_ONCE, dranet=dranet)
-        return replace(doors, keepers=(keeper,))
+        dependencies = self.dependencies()
+        keeper = SlicePublisher(
+            cluster, NODE_NAME, dependencies.rails.number, AT_ONCE, dranet=dranet
+        )
+        return replace(dependencies, keepers=(keeper,))
 
 
 @pytest.fixture

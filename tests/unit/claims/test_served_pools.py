@@ -63,23 +63,23 @@ class ServedWorld(ClaimWorld):
         return ContainerPlace(name, uid=pods[name]["metadata"]["uid"])
 
     def able(self):
-        """The agent's doors with its driver."""
-        doors = self.publishing()
+        """The agent's dependencies with its driver."""
+        dependencies = self.publishing()
         self.bookings = Bookings(self.folder)
-        self.bookings.holders = doors.kubelet.plugin_holders
+        self.bookings.holders = dependencies.kubelet.plugin_holders
         claims = self.bookings.agent(offered=False)
         registry = self.folder / "plugins_registry"
         registry.mkdir(exist_ok=True)
-        (keeper,) = doors.keepers
+        (keeper,) = dependencies.keepers
         silent = asyncio.Event().wait
         driver = ClaimDriver(claims, registry, NODE_NAME, works, silent, keeper.offered)
-        doors.kubelet.claims = claims
+        dependencies.kubelet.claims = claims
         checkpoint = DeviceCheckpoint(self.kubelet.directory)
         pods = partial(Pods(Cluster(self.server.line())).on_node, NODE_NAME)
-        doors.kubelet.record = KubeletRecord(checkpoint.read, pods)
+        dependencies.kubelet.record = KubeletRecord(checkpoint.read, pods)
         path = self.folder / "policy.yaml"
         path.write_text(POLICY)
-        return replace(doors, config=path, claims=driver)
+        return replace(dependencies, config=path, claims=driver)
 
     @property
     def slots(self):
@@ -123,21 +123,21 @@ async def test_a_share_that_a_claim_holds_is_not_given_by_the_plugin(world):
     """The claim was prepared before the node went back."""
     name = ClaimName("team", "job-0-nic-x7", "uid-1")
     world.node("claims", 0)
-    doors = world.able()
+    dependencies = world.able()
     world.bookings.put(name, result(NAMES[0], share="s1", slots=3))
-    async with world.serving(doors):
+    async with world.serving(dependencies):
         await until(lambda: world.slots == dict.fromkeys(NAMES, 4))
-        await doors.claims.claims.prepare(name)
+        await dependencies.claims.claims.prepare(name)
         world.node("plugin", 0)
         await until(lambda: world.devices == {})
         world.change(*CARDS)
         await until(lambda: world.kubelet.healthy(HCA) == 13)
-        await doors.claims.claims.unprepare(name)
+        await dependencies.claims.claims.unprepare(name)
         world.change(*CARDS)
         await until(lambda: world.kubelet.healthy(HCA) == 16)
 
 
-async def moved_with_a_pod(world, doors):
+async def moved_with_a_pod(world, dependencies):
     """The pod `old` holds a share of the first card, and then claims serve the node; the share."""
     await until(lambda: world.kubelet.healthy(HCA) == 16)
     share = next(one for one in world.kubelet.devices[HCA] if "81:00.0-0" in one)
@@ -150,17 +150,17 @@ async def moved_with_a_pod(world, doors):
 async def test_a_kubelet_that_starts_and_tells_of_no_pods_makes_no_slot_free(world):
     """Neither for slices nor for a claim; what it tells at last is what counted all the while."""
     name = ClaimName("team", "job-0-nic-x7", "uid-1")
-    doors = world.able()
+    dependencies = world.able()
     world.bookings.put(name, result(NAMES[0], share="s1", slots=4))
-    async with world.serving(doors):
-        await moved_with_a_pod(world, doors)
+    async with world.serving(dependencies):
+        await moved_with_a_pod(world, dependencies)
         await world.kubelet.restart(silent=True)
         await until(lambda: HCA in world.kubelet.states)
         await world.again(3)
-        assert await doors.kubelet.holdings() == (OLD,)
+        assert await dependencies.kubelet.holdings() == (OLD,)
         assert world.slots == WITHOUT_ONE
         with pytest.raises(Unavailable, match="of which pod default/old"):
-            await doors.claims.claims.prepare(name)
+            await dependencies.claims.claims.prepare(name)
         world.kubelet.pod_resources.heard = None
         await world.again(2)
         assert world.slots == WITHOUT_ONE
@@ -168,17 +168,17 @@ async def test_a_kubelet_that_starts_and_tells_of_no_pods_makes_no_slot_free(wor
         world.server.remove(POD, "old", "default")
         await world.again(2)
         await until(lambda: world.slots == dict.fromkeys(NAMES, 4))
-        await doors.claims.claims.prepare(name)
+        await dependencies.claims.claims.prepare(name)
 
 
 async def test_a_silent_kubelet_gets_no_share_that_a_claim_holds(world):
     """On the way back: the share that a pod holds stays, so another one is withheld."""
     name = ClaimName("team", "job-0-nic-x7", "uid-1")
-    doors = world.able()
+    dependencies = world.able()
     world.bookings.put(name, result(NAMES[0], share="s1", slots=3))
-    async with world.serving(doors):
-        share = await moved_with_a_pod(world, doors)
-        await doors.claims.claims.prepare(name)
+    async with world.serving(dependencies):
+        share = await moved_with_a_pod(world, dependencies)
+        await dependencies.claims.claims.prepare(name)
         world.node("plugin", 0)
         await until(lambda: world.devices == {})
         await world.kubelet.restart(silent=True)

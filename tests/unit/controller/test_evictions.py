@@ -26,7 +26,7 @@ NOW = 1_000_000.0
 
 
 class World:
-    """A cluster with an agent's door and a controller; `time` is the wall clock."""
+    """A cluster with an agent's client and a controller; `time` is the wall clock."""
 
     def __init__(self):
         self.server, self.time = FakeServer(), NOW

@@ -219,7 +219,7 @@ async def test_files_of_vfio_are_absent_where_the_hosts_folder_is_seen(
 
 @asynccontextmanager
 async def closed():
-    """The door of an API server that is away."""
+    """A client of an API server that is away."""
     raise Unavailable("nobody answers")
     yield
 

@@ -33,9 +33,9 @@ class Node:
         return self._pictures.pop(0) if len(self._pictures) > 1 else self._pictures[0]
 
 
-async def watched(node, doors, told, settle=0.05):
+async def watched(node, listeners, told, settle=0.05):
     heard = asyncio.Queue()
-    task = asyncio.create_task(watch(node.look, doors, heard.put_nowait, settle))
+    task = asyncio.create_task(watch(node.look, listeners, heard.put_nowait, settle))
     found = [await heard.get() for _ in range(told)]
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -25,7 +25,7 @@ SUBNETS = [ip_network(f"10.0.{number}.0/26") for number in range(4)]
 
 
 class SlowCluster(Cluster):
-    """A door whose writes of a status are late: something happens between look and write."""
+    """A client whose writes of a status are late: something happens between look and write."""
 
     def __init__(self, line, meanwhile):
         super().__init__(line)

@@ -223,16 +223,16 @@ async def test_a_server_that_is_trusted(tmp_path, host, cluster):
     (tmp_path / "ca.crt").write_bytes(AUTHORITY.certificate)
     async with Keeping(serving(tmp_path, host)).running() as port:
         config = kubeconfig(tmp_path, f"https://127.0.0.1:{port}", {}, **cluster)
-        async with connect(config) as door:
-            assert (await door.get(TRIAL, "a")).uid == "u"
+        async with connect(config) as client:
+            assert (await client.get(TRIAL, "a")).uid == "u"
 
 
 async def test_a_tls_connection_holds_no_more_than_two_records(tmp_path):
     """An agent has eight of them for its watches; asyncio would give 256 KiB to each."""
     async with Keeping(serving(tmp_path, "127.0.0.1")).running() as port:
         config = kubeconfig(tmp_path, f"https://127.0.0.1:{port}", {}, **TRUST)
-        async with connect(config) as door:
-            await door.get(TRIAL, "a")
+        async with connect(config) as client:
+            await client.get(TRIAL, "a")
             held = [one for one in gc.get_objects() if isinstance(one, sslproto.SSLProtocol)]
             assert {len(vars(one)["_ssl_buffer"]) for one in held} == {2 * 16384}
 
@@ -245,9 +245,9 @@ async def test_a_server_that_is_not_trusted(tmp_path, host, authority):
     async with Keeping(serving(tmp_path, host)).running() as port:
         trust = {"certificate-authority-data": b64(authority.certificate)}
         config = kubeconfig(tmp_path, f"https://127.0.0.1:{port}", {"token": "s3cr3t"}, **trust)
-        async with connect(config) as door:
+        async with connect(config) as client:
             with pytest.raises(Unavailable, match="certificate is not to be trusted") as caught:
-                await door.get(TRIAL, "a")
+                await client.get(TRIAL, "a")
     assert "s3cr3t" not in str(caught.value)
 
 
@@ -262,12 +262,12 @@ async def test_a_clients_certificate(tmp_path, inline):
     async with server.running() as port:
         url = f"https://127.0.0.1:{port}"
         config = kubeconfig(tmp_path, url, data if inline else files, **TRUST)
-        async with connect(config) as door:
-            await door.get(TRIAL, "a")
+        async with connect(config) as client:
+            await client.get(TRIAL, "a")
             AUTHORITY.issue("second").write(tmp_path, "client")
             server.writers[0].transport.abort()
             await asyncio.sleep(0)
-            await door.get(TRIAL, "a")
+            await client.get(TRIAL, "a")
     names = [dict(part[0] for part in peer["subject"])["commonName"] for peer in server.peers]
     assert names == ["first", "first" if inline else "second"]
 
@@ -303,11 +303,11 @@ async def test_a_plugins_certificate_is_shown(tmp_path):
     async with server.running() as port:
         url = f"https://127.0.0.1:{port}"
         config = kubeconfig(tmp_path, url, with_plugin(tmp_path), **TRUST)
-        async with connect(config) as door:
-            await door.get(TRIAL, "a")
+        async with connect(config) as client:
+            await client.get(TRIAL, "a")
             status("second")
-            await door.get(TRIAL, "a")
-            await door.get(TRIAL, "a")
+            await client.get(TRIAL, "a")
+            await client.get(TRIAL, "a")
     names = [dict(part[0] for part in peer["subject"])["commonName"] for peer in server.peers]
     assert names == ["first", "second"]
 
@@ -318,12 +318,15 @@ async def test_a_plugin_is_asked_again_for_what_is_refused(tmp_path):
     status.write_text('{"token": "old"}')
     refused = answer({"code": 401}, 401)
     server = Server(answer(OBJECT), refused, answer(OBJECT), refused, refused)
-    async with server.running(tmp_path, **with_plugin(tmp_path)) as config, connect(config) as door:
-        await door.get(TRIAL, "a")
+    async with (
+        server.running(tmp_path, **with_plugin(tmp_path)) as config,
+        connect(config) as client,
+    ):
+        await client.get(TRIAL, "a")
         status.write_text('{"token": "new"}')
-        await door.get(TRIAL, "a")
+        await client.get(TRIAL, "a")
         with pytest.raises(Refused, match="does not accept trial's credentials"):
-            await door.get(TRIAL, "a")
+            await client.get(TRIAL, "a")
     sent = [head.split("Bearer ")[1].split("\r")[0] for head in server.heads]
     assert sent == ["old", "old", "new", "new", "new"]
 
@@ -342,7 +345,7 @@ async def test_a_plugin_is_asked_again_for_what_is_refused(tmp_path):
     ],
 )
 async def test_certificates_that_cannot_be_used(tmp_path, user, cluster, what):
-    """Are told when the door is opened."""
+    """Are told when the client connects."""
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user, **cluster)
     with pytest.raises(Refused, match=what) as caught:
         async with connect(config):
@@ -383,8 +386,8 @@ async def test_a_proxy_is_asked_for_a_tunnel(tmp_path, secure):
             **(TRUST if secure else {}),
             **{"proxy-url": f"http://me:it@{place}"},
         )
-        async with connect(config) as door:
-            assert (await door.get(TRIAL, "a")).uid == "u"
+        async with connect(config) as client:
+            assert (await client.get(TRIAL, "a")).uid == "u"
         await ended.wait()
     (head,) = heads
     assert head.startswith("CONNECT api.example:6443 HTTP/1.1\r\n")
@@ -397,9 +400,9 @@ async def test_a_proxy_that_makes_no_tunnel(tmp_path):
     async with Server(answer({}, 407)).running(tmp_path) as config:
         url = json.loads(config.read_text())["clusters"][0]["cluster"]["server"]
         kubeconfig(tmp_path, "https://api.example", {}, **TRUST, **{"proxy-url": url})
-        async with connect(config) as door:
+        async with connect(config) as client:
             with pytest.raises(Unavailable, match=r"the proxy makes no tunnel \(407\)"):
-                await door.get(TRIAL, "a")
+                await client.get(TRIAL, "a")
 
 
 async def test_a_server_behind_a_path(tmp_path):
@@ -407,8 +410,8 @@ async def test_a_server_behind_a_path(tmp_path):
     server = Keeping()
     async with server.running() as port:
         config = kubeconfig(tmp_path, f"http://127.0.0.1:{port}/k8s/clusters/c-1/", {})
-        async with connect(config) as door:
-            await door.get(TRIAL, "a")
+        async with connect(config) as client:
+            await client.get(TRIAL, "a")
     assert server.heads[0].startswith("GET /k8s/clusters/c-1/apis/contract.kube-rdma.io/")
 
 

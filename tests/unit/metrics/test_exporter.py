@@ -92,11 +92,11 @@ def tree(tmp_path):
 
 
 def exporting(world, tree, names=EVERY, *, address=("127.0.0.1", 0), pods=True, **further):
-    """The agent's doors with an exporter on any port, and a socket beside the tree."""
-    doors = world.doors()
-    sources = MetricsSources(doors.kubelet, sysfs=tree, clock=seconds(), **further)
+    """The agent's dependencies with an exporter on any port, and a socket beside the tree."""
+    dependencies = world.dependencies()
+    sources = MetricsSources(dependencies.kubelet, sysfs=tree, clock=seconds(), **further)
     site = MetricsSite(address, names, pods, tree.parent / "metrics.sock")
-    return replace(doors, metrics=Exporter(site, sources))
+    return replace(dependencies, metrics=Exporter(site, sources))
 
 
 def seconds():
@@ -115,13 +115,13 @@ async def scrape(exporter):
 
 
 async def test_a_pods_traffic_stands_under_its_name(world, tree):
-    doors = exporting(world, tree)
-    async with world.serving(doors):
+    dependencies = exporting(world, tree)
+    async with world.serving(dependencies):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
         await world.kubelet.allocate(VKE, 1, place=TRAIN)
         write_counters(tree, "mlx5_0/ports/1", "counters", {"port_rcv_data": 1000})
         write_counters(tree, "mlx5_1/ports/1", "counters", {"port_rcv_data": 1000})
-        seen = await scrape(doors.metrics)
+        seen = await scrape(dependencies.metrics)
         pod = {"namespace": "default", "pod": "train-0", "container": "worker"}
         assert seen.of("kube_rdma_pod_port_data_received_bytes_total", **pod) == [4000]
         assert seen.of("kube_rdma_pod_shares", **pod, resource=VKE) == [1]
@@ -129,7 +129,7 @@ async def test_a_pods_traffic_stands_under_its_name(world, tree):
         assert seen.of("kube_rdma_scrape_holders_known") == [1]
         assert len(seen.of("node_infiniband_port_data_received_bytes_total")) == 2
         world.kubelet.remove_pod("train-0")
-        after = await scrape(doors.metrics)
+        after = await scrape(dependencies.metrics)
         assert after.of("kube_rdma_pod_port_data_received_bytes_total") == []
         assert after.of("kube_rdma_resource_shares_in_use") == [0]
 
@@ -178,14 +178,14 @@ async def test_every_family_of_the_table_is_exported_and_no_other(world, tree):
     with recorded(), contained("trial of metrics"):
         object_failed("Trial", "a", RuntimeError())
         raise RuntimeError("x")
-    doors = exporting(world, tree, stopwatch=stopwatch, uses=lambda: (USE,))
-    async with world.serving(doors):
+    dependencies = exporting(world, tree, stopwatch=stopwatch, uses=lambda: (USE,))
+    async with world.serving(dependencies):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
         await world.kubelet.allocate(VKE, 1, place=TRAIN)
         world.change(hard_card(0), hard_card(1, PortState.DOWN))
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 1)
-        await scrape(doors.metrics)  # GID tables are counted for the next one
-        seen = await scrape(doors.metrics)
+        await scrape(dependencies.metrics)  # GID tables are counted for the next one
+        seen = await scrape(dependencies.metrics)
     of_agents = set(families.FAMILIES) - set(families.CONTROLLER_FAMILIES)
     assert seen.families == {family.name for family in of_agents}
     assert seen.of("kube_rdma_card_health_changes_total", healthy="false") == [1]
@@ -199,12 +199,12 @@ async def test_every_family_of_the_table_is_exported_and_no_other(world, tree):
 
 async def test_what_anybody_reads_names_no_pod_and_top_reads_all(world, tree):
     """The port has no authentication; the socket is the agent's container's own."""
-    doors = exporting(world, tree, pods=False, uses=lambda: (USE,))
-    async with world.serving(doors):
+    dependencies = exporting(world, tree, pods=False, uses=lambda: (USE,))
+    async with world.serving(dependencies):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
         await world.kubelet.allocate(VKE, 1, place=TRAIN)
-        await scrape(doors.metrics)  # GID tables are counted for the next one
-        seen = await scrape(doors.metrics)
+        await scrape(dependencies.metrics)  # GID tables are counted for the next one
+        seen = await scrape(dependencies.metrics)
         when, everything = samples(await ask(tree.parent / "metrics.sock"))
     for word in (TRAIN.pod, TRAIN.container, TRAIN.namespace):
         assert f'"{word}"' not in seen.text
@@ -238,11 +238,11 @@ async def test_a_scrape_that_fails_is_no_answer_of_nothing(tmp_path):
 
 
 async def test_labels_are_those_of_the_table(world, tree):
-    doors = exporting(world, tree)
-    async with world.serving(doors):
+    dependencies = exporting(world, tree)
+    async with world.serving(dependencies):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
         await world.kubelet.allocate(VKE, 1, place=TRAIN)
-        seen = await scrape(doors.metrics)
+        seen = await scrape(dependencies.metrics)
     labels = {family.name: set(family.labels) for family in families.FAMILIES}
     for name, pairs in seen.values:
         assert {label for label, _ in pairs} == labels[name]

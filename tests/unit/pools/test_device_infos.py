@@ -22,8 +22,8 @@ def folder(tmp_path):
     return tmp_path / "dp"
 
 
-def doors(world, folder):
-    return replace(world.doors(), device_infos=DeviceInfoFolder(folder))
+def dependencies(world, folder):
+    return replace(world.dependencies(), device_infos=DeviceInfoFolder(folder))
 
 
 def names(folder):
@@ -39,7 +39,7 @@ async def test_files_of_shares_that_are_no_more_are_removed(world, folder):
     for share in (SHARE, ShareId("0000:99:00.0-0")):
         files.write(VKE, share, DeviceInfo("0000:81:00.0", ()))
     world.label("shared")
-    async with world.serving(doors(world, folder)):
+    async with world.serving(dependencies(world, folder)):
         await offered(world)
         await until(lambda: names(folder) == {file_name(VKE, SHARE)})
 
@@ -47,7 +47,7 @@ async def test_files_of_shares_that_are_no_more_are_removed(world, folder):
 async def test_a_folder_that_cannot_be_written_costs_no_pod_its_card(world, folder, recording):
     folder.write_text("no folder")
     world.label("shared")
-    async with world.serving(doors(world, folder)):
+    async with world.serving(dependencies(world, folder)):
         await offered(world)
         await world.kubelet.allocate(VKE, 1, (SHARE,))
         assert recording.of("device info file not written")
@@ -55,7 +55,7 @@ async def test_a_folder_that_cannot_be_written_costs_no_pod_its_card(world, fold
     selectors = '{"pfNames": ["eth0"], "isRdma": true}'
     config.write_text(f'{{"resourceList": [{{"resourceName": "vf", "selectors": {selectors}}}]}}')
     world.label(None)
-    made = replace(world.doors(config), device_infos=DeviceInfoFolder(folder))
+    made = replace(world.dependencies(config), device_infos=DeviceInfoFolder(folder))
     async with world.serving(made):
         await world.kubelet.until(lambda: world.kubelet.healthy("intel.com/vf") == 1)
         with pytest.raises(GRPCError, match="cannot be written"):

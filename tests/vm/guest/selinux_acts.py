@@ -109,7 +109,7 @@ def attach():
     """A virtual link with a Soft-RoCE device, made in the pod's namespace and taken away again."""
     parent = sys.argv[1]
     address = ip_address("10.9.0.1")
-    with open_pod(POD) as door:
+    with open_pod(POD) as namespace:
         link = Host(int(Path("/sys/class/net", parent, "ifindex").read_text()), parent)
         for step in (
             s.MakeLink(s.VirtualKind.MACVLAN, link, "net1", NAME, "bridge", 1400, None),
@@ -119,9 +119,9 @@ def attach():
             s.MakeRdma("rxe-pod", "rxe", "net1"),
             s.AwaitGid("rxe-pod", "net1", address),
         ):
-            door.run(step)
-        door.undo(s.RemoveRdma("rxe-pod"))
-        door.undo(s.RemoveLink("net1", NAME))
+            namespace.run(step)
+        namespace.undo(s.RemoveRdma("rxe-pod"))
+        namespace.undo(s.RemoveLink("net1", NAME))
 
 
 def make_functions():

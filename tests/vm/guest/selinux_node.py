@@ -101,17 +101,17 @@ class Program:
         def enter():
             Path("/proc/self/attr/exec").write_text(f"system_u:system_r:{domain}:s0")
 
-        door = f"/run/{domain}"
-        words = (sys.executable, "-m", "tests.vm.guest.selinux_runtime", door)
+        path = f"/run/{domain}"
+        words = (sys.executable, "-m", "tests.vm.guest.selinux_runtime", path)
         self._process = subprocess.Popen(words, preexec_fn=enter)  # noqa: PLW1509
-        self._socket = until(lambda: self._connect(door))
+        self._socket = until(lambda: self._connect(path))
         self._lines = self._socket.makefile("rw")
 
-    def _connect(self, door):
+    def _connect(self, path):
         assert self._process.poll() is None, "it has ended"
         caller = socket.socket(socket.AF_UNIX)
         with suppress(OSError):
-            caller.connect(door)
+            caller.connect(path)
             return caller
         caller.close()
         return None

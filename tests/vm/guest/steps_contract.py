@@ -42,8 +42,8 @@ class World(Protocol):
     card: TakeLink  # a link that can be moved into the pod as net1
     parent: PlannedHostLink  # an Ethernet card for virtual links, with an MTU of 1500
 
-    def open(self, **options) -> AbstractContextManager: ...  # the pod's door
-    def open_gone(self) -> AbstractContextManager: ...  # the door of a pod whose namespace is gone
+    def open(self, **options) -> AbstractContextManager: ...  # the pod's namespace
+    def open_gone(self) -> AbstractContextManager: ...  # of a pod whose namespace is gone
     def end(self) -> None: ...  # the pod's namespace goes; what is the node's is back
     def node_link(self, name): ...  # (MTU, MAC, up) of a link of the node, None when not there
     def node_addresses(self, name): ...  # "10.9.0.1/24" and such; none that the kernel made itself

@@ -34,7 +34,7 @@ class World(Protocol):
     def scene(self) -> SelftestScene: ...  # as the agent sees it
     def on_node(self): ...  # all of it, to be compared
     def pod(self) -> AbstractContextManager: ...  # a namespace; it has ended when that is left
-    def open(self, namespace) -> AbstractContextManager: ...  # its door, of one that is gone: None
+    def open(self, namespace) -> AbstractContextManager: ...  # None of one that is gone
     def view(self, namespace, sysctls=(), functions=()) -> PodView: ...  # maybe without GIDs
     def dies(self, after, work) -> bool: ...  # whether so many messages killed who did the work
     def until(self, condition) -> bool: ...  # wait for it, and say in the end whether it holds
@@ -42,7 +42,7 @@ class World(Protocol):
 
 
 class Agent:
-    """Does what the journal says; each of its acts opens the door anew."""
+    """Does what the journal says; each of its acts opens the namespace anew."""
 
     def __init__(self, world, plans):
         self._world, self.plans = world, plans

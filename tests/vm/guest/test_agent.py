@@ -44,7 +44,7 @@ async def test_a_card_whose_device_goes_has_no_healthy_share_until_it_is_back(ca
     assert log.index("card unhealthy") < log.index("healthy=0") < log.index("card healthy again")
 
 
-async def test_a_container_gets_the_doors_of_the_real_card(cards, link, node):
+async def test_a_container_gets_the_device_nodes_of_the_real_card(cards, link, node):
     make(link, cards[0])
     async with FakeKubelet(node / "kubelet" / "device-plugins") as kubelet, agent(node):
         await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES, PATIENCE)

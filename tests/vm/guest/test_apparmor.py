@@ -53,7 +53,7 @@ from kube_rdma.model.attach import steps as s
 pod, nothing, parent, index, name, pci, mtu, mac = sys.argv[1:]
 address = ip_address("10.9.0.1")
 card = s.TakeLink(Host(int(index), name), "net2", PciAddress(pci), int(mtu), mac, up=False)
-with open_pod(Path(pod), rdma=Path(nothing)) as door:
+with open_pod(Path(pod), rdma=Path(nothing)) as namespace:
     link = Host(int(Path("/sys/class/net", parent, "ifindex").read_text()), parent)
     for step in (
         s.MakeLink(s.VirtualKind.MACVLAN, link, "net1", "kube-rdma c/net1", "bridge", 1400, None),
@@ -65,13 +65,13 @@ with open_pod(Path(pod), rdma=Path(nothing)) as door:
         card,
         s.SetLink("net2", 1400),
     ):
-        door.run(step)
-    seen = door.look()
+        namespace.run(step)
+    seen = namespace.look()
     print(Path("/proc/self/attr/current").read_text().strip())
     print(*sorted(link.name for link in seen.links if link.name.startswith("net")))
-    door.undo(s.RemoveRdma("rxe-pod"))
-    door.undo(s.RemoveLink("net1", "kube-rdma c/net1"))
-    door.undo(s.GiveBackLink(card.link, card.name, card.pci, card.mtu, card.mac, card.up))
+    namespace.undo(s.RemoveRdma("rxe-pod"))
+    namespace.undo(s.RemoveLink("net1", "kube-rdma c/net1"))
+    namespace.undo(s.GiveBackLink(card.link, card.name, card.pci, card.mtu, card.mac, card.up))
 """
 
 

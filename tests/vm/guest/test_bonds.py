@@ -72,7 +72,7 @@ def pod(bond):
     """A pod with a macvlan on the bond and a Soft-RoCE device on that."""
     run("ip", "netns", "add", POD)
     parent = PlannedHostLink(int((NET / BOND / "ifindex").read_text()), BOND)
-    with open_pod(Path("/run/netns", POD)) as door:
+    with open_pod(Path("/run/netns", POD)) as namespace:
         for step in (
             steps.MakeLink(
                 steps.VirtualKind.MACVLAN, parent, "net1", "kube-rdma c1/net1", mode="bridge"
@@ -82,7 +82,7 @@ def pod(bond):
             steps.MakeRdma("rxe-pod", "rxe", "net1"),
             steps.AwaitGid("rxe-pod", "net1", ip_address(PODS)),
         ):
-            door.run(step)
+            namespace.run(step)
     yield POD
     run("ip", "netns", "delete", POD)
     until(lambda: "rxe-pod" not in links())

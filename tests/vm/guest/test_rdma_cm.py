@@ -3,8 +3,8 @@
 The kernel gives the GID of a macvlan's address to the device of the card below it, too
 (drivers/infiniband/core/roce_gid_mgmt.c, upper devices), and cma_acquire_dev_by_src_ip (cma.c) goes
 through all devices in the order in which they came. A card of silicon is the only device that there
-is. A pod of the lab has a Soft-RoCE device of its own besides, and no door to the card's, so it
-cannot connect.
+is. A pod of the lab has a Soft-RoCE device of its own besides, and no device node of the card's, so
+it cannot connect.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ def test_without_it_the_pod_s_own_is_taken():
     assert resolved() == ["RDMA_CM_EVENT_ADDR_RESOLVED", PODS_DEVICE]
 
 
-def test_a_container_without_the_card_s_door_gets_an_error(tmp_path):
+def test_a_container_without_the_card_s_device_node_gets_an_error(tmp_path):
     """The library opens the device that the kernel chose; perftest asks again, and is refused."""
-    (door,) = (
+    (name,) = (
         path.parent.name
         for path in Path("/sys/class/infiniband_verbs").glob("*/ibdev")
         if path.read_text().strip() == CARDS_DEVICE
     )
     hide = f"mount -t tmpfs none {tmp_path}; cp -a /dev/infiniband/. {tmp_path}; "
-    hide += f'rm {tmp_path}/{door}; mount --bind {tmp_path} /dev/infiniband; exec "$@"'
+    hide += f'rm {tmp_path}/{name}; mount --bind {tmp_path} /dev/infiniband; exec "$@"'
     assert resolved("unshare", "--mount", "sh", "-ec", hide, "sh") == ["RDMA_CM_EVENT_ADDR_ERROR"]

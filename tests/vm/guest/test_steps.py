@@ -278,7 +278,7 @@ def test_a_device_that_the_node_does_not_show_is_read_in_the_pod_s_own_sysfs(wor
         assert {path.name for path in own.iterdir() if path.is_dir()} == {"lo", "net1"}
 
 
-def test_what_the_door_opens_is_bound_to_the_pod(world):
+def test_what_is_opened_is_bound_to_the_pod(world):
     """A new descriptor of the namespace has the inode that the pod tells."""
     with world.open() as pod:
         assert pod.inode == PATH.stat().st_ino

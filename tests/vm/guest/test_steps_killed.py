@@ -113,7 +113,7 @@ class RealWorld:
             until(lambda: not (NET / HERE).exists())
 
     def view(self, namespace, sysctls=(), functions=()):
-        """Not by the pod's door, which reads the 1024 GIDs of each soft device."""
+        """Not by the pod's namespace, which reads the 1024 GIDs of each soft device."""
         with (
             open_inside(namespace, open_rtnl) as netlink,
             open_inside(namespace, lambda: Netlink(NETLINK_RDMA)) as rdma,

@@ -131,12 +131,12 @@ def test_character_devices_are_those_of_dev(cards, link):
     for number, card in enumerate(cards):
         link(f"rxe{number}", card)
     survey = take_survey()
-    doors = [char for d in survey.devices for char in d.char_devices] + [survey.rdma_cm]
-    assert [c.kind for c in doors].count(CharKind.UVERBS) == 2
-    for door in doors:
-        numbers = Path(door.path).stat().st_rdev
-        assert (os.major(numbers), os.minor(numbers)) == (door.major, door.minor), door.path
-    told = {d.path for d in doors}
+    chars = [char for d in survey.devices for char in d.char_devices] + [survey.rdma_cm]
+    assert [c.kind for c in chars].count(CharKind.UVERBS) == 2
+    for char in chars:
+        numbers = Path(char.path).stat().st_rdev
+        assert (os.major(numbers), os.minor(numbers)) == (char.major, char.minor), char.path
+    told = {d.path for d in chars}
     assert told == {str(path) for path in Path("/dev/infiniband").iterdir()}
 
 

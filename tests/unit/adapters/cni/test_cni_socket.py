@@ -184,7 +184,7 @@ async def test_a_caller_that_is_silent_is_hung_up_on(root):
 
 
 async def test_no_more_run_at_once_than_allowed(root):
-    """The others wait, in the queue or outside of the door, and all are answered."""
+    """The others wait, in the queue or outside of it, and all are answered."""
     gate = Gate()
     async with serving(root, gate, Limits(running=4, waiting=8)):
         calls = [asyncio.create_task(FakeShim(root).run(DELETE, CONFIG)) for _ in range(30)]

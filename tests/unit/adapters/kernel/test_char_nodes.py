@@ -18,9 +18,9 @@ UVERBS, RDMA_CM = "/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"
 
 @dataclass(frozen=True)
 class World:
-    """The door, and hands that make and remove nodes."""
+    """A listener, and acts that make and remove nodes."""
 
-    door: object
+    listener: object
     create: Callable
     delete: Callable
     missing: Callable
@@ -46,7 +46,7 @@ async def woken(changes):
 
 
 async def test_a_node_that_comes_or_goes_wakes(world):
-    async with world.door as changes:
+    async with world.listener as changes:
         world.create("uverbs0")
         assert await woken(changes) == "uverbs0"
         assert world.missing([UVERBS, RDMA_CM]) == {RDMA_CM}
@@ -56,7 +56,7 @@ async def test_a_node_that_comes_or_goes_wakes(world):
 
 
 async def test_waiting_can_be_cancelled_and_nothing_is_lost(world):
-    async with world.door as changes:
+    async with world.listener as changes:
         waiting = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0)
         waiting.cancel()

@@ -1,4 +1,4 @@
-"""A driver of claims at the kubelet's door: who it is, what it prepares, what fails alone."""
+"""A driver of claims at the kubelet: who it is, what it prepares, what fails alone."""
 
 import asyncio
 import socket as sockets

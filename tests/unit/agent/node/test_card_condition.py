@@ -43,7 +43,7 @@ class ConditionWorld(World):
     def telling(self, line=None, config=None):
         nodes = Nodes(Cluster(line or self.server.line()))
         condition = CardCondition(nodes, WritePace(after=lambda *_: 0.0))
-        return replace(self.doors(config), keepers=(condition,))
+        return replace(self.dependencies(config), keepers=(condition,))
 
     async def listed(self):
         """Wait until the kubelet has the list: an agent that ends before leaves a socket."""

@@ -63,9 +63,9 @@ class LabelWorld(World):
         return [msgspec.json.decode(body)["metadata"]["labels"] for body in bodies]
 
     @asynccontextmanager
-    async def serving(self, doors):
+    async def serving(self, dependencies):
         """The agent in the background, once the kubelet has its list."""
-        async with super().serving(doors) as task:
+        async with super().serving(dependencies) as task:
             await self.kubelet.until(lambda: self.kubelet.healthy(VKE) == len(CARDS))
             yield task
 
@@ -151,8 +151,8 @@ async def test_labels_of_node_feature_discovery_are_written_on_demand(world, tmp
 
 async def test_a_node_is_labelled_by_one_patch_and_each_change_is_another(world):
     """Looks that see nothing new write nothing; the mode is the one that the label wished for."""
-    doors = replace(world.doors(), keepers=(world.labels(),))
-    async with world.serving(doors):
+    dependencies = replace(world.dependencies(), keepers=(world.labels(),))
+    async with world.serving(dependencies):
         await until(lambda: world.label_of(table.PORTS) == "4")
         await world.again(3)
         (first,) = world.patches

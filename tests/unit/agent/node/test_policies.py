@@ -43,10 +43,10 @@ class PolicyWorld(World):
         self.server.put(NODE_POLICY, document)
 
     def following(self, config=None):
-        """The agent's doors with the policies of the cluster."""
+        """The agent's dependencies with the policies of the cluster."""
         cluster = Cluster(self.server.line(), EAGER)
         policies = NodePolicies(partial(cluster.watch, NODE_POLICY), wait=lambda *_: 0.0)
-        return replace(self.doors(config), policies=policies)
+        return replace(self.dependencies(config), policies=policies)
 
     def offers(self):
         """The healthy shares of each resource at the kubelet."""

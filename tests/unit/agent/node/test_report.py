@@ -58,12 +58,12 @@ class ReportWorld(World):
     def reporting(self, config=None, line=None, pace=AT_ONCE):
         cluster = Cluster(line or self.server.line(), EAGER)
         reporter = NodeReporter(NodeReports(cluster, NODE_NAME), pace)
-        return replace(self.doors(config), keepers=(reporter,))
+        return replace(self.dependencies(config), keepers=(reporter,))
 
     @asynccontextmanager
-    async def serving(self, doors):
+    async def serving(self, dependencies):
         """As ever, from the moment on when the kubelet lists what the agent registered."""
-        async with super().serving(doors) as task:
+        async with super().serving(dependencies) as task:
             await self.kubelet.until(lambda: any(self.kubelet.devices.values()))
             yield task
 
@@ -162,7 +162,7 @@ async def test_what_a_list_does_not_show_is_written_again_though_it_was_answered
     """Definitions that went twice: the report came and went while the agent's watch was cut."""
     lists = asyncio.Queue()
     reporter = NodeReporter(Lists(Cluster(world.server.line(), EAGER), NODE_NAME, lists), AT_ONCE)
-    async with world.serving(replace(world.doors(None), keepers=(reporter,))):
+    async with world.serving(replace(world.dependencies(None), keepers=(reporter,))):
         lists.put_nowait(Synced())
         await until(lambda: world.summary.get("healthy") == 4)
         world.server.remove(NODE_REPORT, NODE_NAME)

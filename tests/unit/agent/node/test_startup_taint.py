@@ -51,7 +51,7 @@ class StartingWorld(World):
     def starting(self, line=None):
         nodes = Nodes(Cluster(line or self.server.line()))
         taint = StartupTaint(nodes, WritePace(after=lambda *_: 0.0))
-        return replace(self.doors(), keepers=(taint,))
+        return replace(self.dependencies(), keepers=(taint,))
 
 
 @pytest.fixture

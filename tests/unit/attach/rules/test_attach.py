@@ -210,7 +210,7 @@ def test_a_shared_infiniband_card_gets_an_ipoib_child():
 
 
 def test_an_interface_without_a_share_has_no_rdma_device():
-    """The pod holds no door to one, so nobody could use it."""
+    """The pod holds no device node of one, so nobody could use it."""
     of = card(1, soft=True)
     net = network(kind=NetworkKind.IPVLAN, device="ens1f0", resource=None, mode="l2")
     (plan,) = planned([wish(of=net)], [], node(of), [leased(1, "10.0.0.7/24")])

@@ -12,7 +12,7 @@ from kube_rdma.model.attach.attachment import NetworkKind, PodView, SeenLink
 from kube_rdma.model.device import CharKind, Gid, GidType
 from kube_rdma.model.pools import DATA_FILES, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.pools.rules.allocation import grant
-from tests.kit.nodes import DOORS, RDMA_CM, device
+from tests.kit.nodes import CHAR_KINDS, RDMA_CM, device
 from tests.kit.pod_networks import SANDBOX, card, network, node, share, wish
 from tests.kit.pod_networks import given as leased
 
@@ -118,7 +118,7 @@ def test_a_virtual_function_names_its_physical_one():
 def test_programs_open_verbs_and_the_connection_manager():
     """What else a device has is left to the mode."""
     verbs = (CharKind.UVERBS, CharKind.RDMA_CM)
-    devices = [device(n, kinds=DOORS) for n in (1, 0)]
+    devices = [device(n, kinds=CHAR_KINDS) for n in (1, 0)]
     assert char_paths(devices, RDMA_CM.path, verbs) == (
         "/dev/infiniband/rdma_cm",
         "/dev/infiniband/uverbs0",
@@ -137,8 +137,8 @@ def test_without_a_device_there_is_nothing_to_connect():
 
 @pytest.mark.parametrize("files", [DATA_FILES, tuple(CharKind), (CharKind.UVERBS,)])
 def test_a_container_that_is_bound_late_opens_what_one_that_is_bound_early_opens(files):
-    doors = device(0, kinds=DOORS).char_devices
-    whole = replace(card(0), devices=(replace(card(0).devices[0], char_devices=doors),))
+    char_devices = device(0, kinds=CHAR_KINDS).char_devices
+    whole = replace(card(0), devices=(replace(card(0).devices[0], char_devices=char_devices),))
     pool = Pool(
         PoolSpec("r/r", Mode.EXCLUSIVE, "test", device_files=files), (), (whole,), RDMA_CM.path
     )

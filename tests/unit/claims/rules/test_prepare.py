@@ -28,12 +28,12 @@ from kube_rdma.model.kubernetes import Toleration
 from kube_rdma.model.pools import Attach, Mode, PoolSpec, ShareId
 from kube_rdma.pools.rules.holdings import card_of
 from kube_rdma.pools.rules.pools import resolve
-from tests.kit.nodes import DOORS, DOWN, hard_card, node, nodes, specs
+from tests.kit.nodes import CHAR_KINDS, DOWN, hard_card, node, nodes, specs
 
 SURVEY = node().survey
 UID = "5b0e8b0a-1111-2222-3333-444455556666"
 CLAIM = ClaimName("team", "nic", UID)
-FIRST, SECOND = hard_card(0x81, 0, kinds=DOORS), hard_card(0xA1, 1, kinds=DOORS)
+FIRST, SECOND = hard_card(0x81, 0, kinds=CHAR_KINDS), hard_card(0xA1, 1, kinds=CHAR_KINDS)
 MULTI = PoolSpec("rdma/multi", Mode.SHARED_MULTI, "config.json:1", shares=4)
 HCA = PoolSpec("rdma/hca", Mode.HCA, "config.json:1")
 PODS = (ClaimUser("pods", "job-0", "uid-job-0"),)
@@ -163,7 +163,7 @@ def test_a_claim_that_is_booked_already_does_not_stand_in_its_own_way():
 
 def test_after_a_reboot_shares_are_the_same_and_their_nodes_those_of_now():
     before = booked(claim(result()), world(EXCLUSIVE))
-    moved = hard_card(0x81, 5, kinds=DOORS)
+    moved = hard_card(0x81, 5, kinds=CHAR_KINDS)
     after = prepare.rebooked(before, world(EXCLUSIVE, cards=(moved,), boot="next"))
     assert prepare.answer(after) == prepare.answer(before)
     assert after.boot == "next"
@@ -214,7 +214,7 @@ def claims_on_nodes(draw):
 
 @given(claims_on_nodes())
 def test_no_more_is_booked_than_devices_have(world_):
-    """Whatever is asked for; what is booked opens doors of its own cards alone."""
+    """Whatever is asked for; what is booked opens device nodes of its own cards alone."""
     pools, asked = world_
     devices, prepared = prepare.devices_of(pools), []
     where = prepare.BookingNode("node-1", "b00t", devices)
@@ -234,14 +234,14 @@ def test_no_more_is_booked_than_devices_have(world_):
         assert sum(share.slots for share in mine) <= room
     for share in shares:
         pool = where.device(share.device).pool
-        doors = {
+        nodes = {
             char.path
             for card in pool.cards
             if card.id in share.cards
             for one in card.devices
             for char in one.char_devices
         }
-        assert set(share.char_paths) <= {*doors, pool.rdma_cm, *pool.spec.extra_paths}
+        assert set(share.char_paths) <= {*nodes, pool.rdma_cm, *pool.spec.extra_paths}
         assert card_of(pool.spec, share.share) in (None, *share.cards)
     held = [(share.resource, share.share) for share in shares]
     assert len(held) == len(set(held)), "no two claims hold one share"

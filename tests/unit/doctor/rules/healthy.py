@@ -17,14 +17,14 @@ from tests.kit.nodes import device, function, node, position
 RESOURCE = "rdma/shared"
 SPEC = PoolSpec(RESOURCE, Mode.SHARED, "config.json:1")
 BUSES = (0x81, 0x82)
-DOORS = (CharKind.UVERBS, CharKind.UMAD)
+CHAR_KINDS = (CharKind.UVERBS, CharKind.UMAD)
 
 
 def card(number, bus):
     """The function and the device of one good card, on interface eth<number>."""
     netdev = f"eth{number}"
     at = position(bus, numa=number)
-    made = device(number, at, netdev, DOORS, driver="mlx5_core")
+    made = device(number, at, netdev, CHAR_KINDS, driver="mlx5_core")
     gid = Gid(3, f"0000:0000:0000:0000:0000:ffff:0a{number:02x}:0001", GidType.ROCE_V2, netdev)
     return function(at, netdev), replace(made, ports=(replace(made.ports[0], gids=(gid,)),))
 

@@ -202,7 +202,7 @@ def test_gids_are_counted_and_an_exchange_is_seen():
     assert lines(one, other) == ["12:30:05.042  mlx5_0 port 1: GIDs 2 → 2 (1 new, 1 gone)"]
 
 
-def test_virtual_functions_doors_gpus_and_the_node():
+def test_virtual_functions_device_nodes_gpus_and_the_node():
     gpu = Gpu(POSITIONS[2], 0x030200, 0x10DE, 0x2330, "nvidia")
     after = Survey(
         (replace(CARD, position=POSITIONS[1], char_devices=()),),

@@ -23,7 +23,7 @@ from kube_rdma.pools.rules.allocation import (
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.pools import resolve
 from tests.kit.nodes import (
-    DOORS,
+    CHAR_KINDS,
     DOWN,
     RDMA_CM,
     device,
@@ -38,7 +38,7 @@ from tests.kit.refusals import refusal
 SURVEY = node().survey
 HCA = pools.PoolSpec("rdma/hca", pools.Mode.HCA, "config.json:1")
 MULTI = pools.PoolSpec("rdma/multi", pools.Mode.SHARED_MULTI, "config.json:1", shares=2)
-FIRST, SECOND = hard_card(0x81, 0, kinds=DOORS), hard_card(0xA1, 1, kinds=DOORS)
+FIRST, SECOND = hard_card(0x81, 0, kinds=CHAR_KINDS), hard_card(0xA1, 1, kinds=CHAR_KINDS)
 
 
 def pool_of(spec, *cards):
@@ -74,7 +74,7 @@ def test_a_grant_is_exactly_what_was_asked_for(question):
 
 
 @given(questions())
-def test_a_grant_opens_the_doors_of_its_cards_and_no_other(question):
+def test_a_grant_opens_the_device_nodes_of_its_cards_and_no_other(question):
     pool, wanted = question
     shares = [share for share in pool.shares if share.id in wanted]
     held = grant(pool, shares)
@@ -85,14 +85,14 @@ def test_a_grant_opens_the_doors_of_its_cards_and_no_other(question):
     assert {card.id for card in granted_cards(pool, shares)} == {card.id for card in cards}
     assert set(held.cards) == {card.id for card in cards}
     devices = [d for card in cards for d in card.devices]
-    doors = {c.path for d in devices for c in d.char_devices if c.kind in pool.spec.device_files}
+    nodes = {c.path for d in devices for c in d.char_devices if c.kind in pool.spec.device_files}
     if devices and pool.rdma_cm:
-        doors.add(pool.rdma_cm)
-    assert set(held.char_paths) == doors
+        nodes.add(pool.rdma_cm)
+    assert set(held.char_paths) == nodes
     assert list(held.char_paths) == sorted(held.char_paths)
 
 
-def test_two_cards_with_all_doors():
+def test_two_cards_with_all_device_nodes():
     """The example of the SCC document: one share opens both cards."""
     spec = replace(HCA, device_files=tuple(CharKind))
     assert allocate(pool_of(spec, FIRST, SECOND), ["hca-7"]).char_paths == (
@@ -123,7 +123,7 @@ OTHER_PLUGINS = {
 
 def opened(spec):
     """The kinds of device files that a share of the pool opens."""
-    card = hard_card(0x81, 0, kinds=DOORS)
+    card = hard_card(0x81, 0, kinds=CHAR_KINDS)
     share = pools.Share(pools.ShareId("a"), healthy=True, card=card.id)
     paths = grant(pools.Pool(spec, (share,), (card,), RDMA_CM.path), [share]).char_paths
     return {path.rpartition("/")[2].rstrip("0") for path in paths}
@@ -204,7 +204,7 @@ VF = pools.PoolSpec(
 def test_variables_are_those_of_the_sriov_device_plugin():
     """The addresses in the order of the request, and what is known of each as JSON."""
     _, first, second = physical_with_virtual(0x81, 2)
-    found = node(first, second, devices=(device(4, first.position, kinds=DOORS),))
+    found = node(first, second, devices=(device(4, first.position, kinds=CHAR_KINDS),))
     ((pool,), _) = resolve([VF], found.cards, found.survey)
     env = dict(allocate(pool, ["0000:81:00.2", "0000:81:00.1"]).env)
     assert env.pop("PCIDEVICE_NVIDIA_COM_VF_A") == "0000:81:00.2,0000:81:00.1"
@@ -257,5 +257,5 @@ def test_the_name_of_a_soft_device_is_not_told_before_it_is_made():
 
 def test_facts_say_no_connection_manager_where_there_is_none():
     pool = replace(pool_of(replace(HCA, shares=1), FIRST), rdma_cm=None)
-    assert set(card_facts(pool, FIRST)["rdma"]) == {*map(str, DOORS), "rdma_dev"}
+    assert set(card_facts(pool, FIRST)["rdma"]) == {*map(str, CHAR_KINDS), "rdma_dev"}
     assert CharKind.RDMA_CM not in card_facts(pool, FIRST)["rdma"]

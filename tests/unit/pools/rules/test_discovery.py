@@ -1,4 +1,4 @@
-"""Which devices are usable: verbs need an open door and a port that carries traffic."""
+"""Which devices are usable: verbs need a device node and a port that carries traffic."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def down(state, physical, layer=LinkLayer.ETHERNET, netdev="eth1"):
     return replace(UP, state=state, physical_state=physical, link_layer=layer, netdev=netdev)
 
 
-def test_a_card_with_a_door_and_one_active_port_is_usable():
+def test_a_card_with_a_device_node_and_one_active_port_is_usable():
     assert reasons_against(CARD) == ()
     other = replace(down(PortState.DOWN, PhysicalState.POLLING), number=2)
     assert reasons_against(replace(CARD, ports=(UP, other))) == ()

@@ -42,11 +42,13 @@ def test_a_good_card_is_offered():
 
 
 def test_every_pass_adds_its_reason_behind_those_before_and_takes_the_card_from_its_pool():
-    door = SURVEY.devices[0].char_devices[0]
+    uverbs = SURVEY.devices[0].char_devices[0]
     (identity,) = (card.id for card in node_cards(SURVEY))
-    verdict = evaluate(facts(missing={door.path}, leaving={identity}))
+    verdict = evaluate(facts(missing={uverbs.path}, leaving={identity}))
     first, second = reasons(verdict)
-    assert first.startswith(f"{door.path.rpartition('/')[2]} is missing in /dev/infiniband: mknod")
+    assert first.startswith(
+        f"{uverbs.path.rpartition('/')[2]} is missing in /dev/infiniband: mknod"
+    )
     assert second == LEAVING
     assert not any(share.healthy for share in verdict.pools[0].shares)
 

@@ -19,7 +19,7 @@ from tests.kit.nodes import device, function, node, nodes, physical_with_virtual
 VF = PoolSpec("rdma/vf", Mode.SRIOV, "c:1")
 ABOVE, PART = physical_with_virtual(0x81, 1)
 SHARED = NamespaceMode.SHARED
-DOORLESS = "no uverbs device, so no program can open it: modprobe ib_uverbs"
+NO_UVERBS = "no uverbs device, so no program can open it: modprobe ib_uverbs"
 
 
 def on(number, where, state=PortState.ACTIVE, **facts):
@@ -92,7 +92,7 @@ def test_without_an_rdma_device_above_the_interface_there_tells_of_the_link():
 
 def test_what_no_network_mends_stands_against_a_function():
     shut = on(1, QUIET, PortState.DOWN, char_devices=())
-    assert part(survey_of(ABOVE, QUIET, devices=(on(0, ABOVE), shut)), VF) == (DOORLESS,)
+    assert part(survey_of(ABOVE, QUIET, devices=(on(0, ABOVE), shut)), VF) == (NO_UVERBS,)
     bare = replace(QUIET, driver=None, netdevs=())
     (reason,) = part(survey_of(ABOVE, bare, devices=(on(0, ABOVE),)), VF)
     assert reason.startswith("no driver is bound to it")
@@ -192,7 +192,7 @@ HIDDEN = replace(survey_of(ABOVE, devices=(on(0, ABOVE),)), namespace_mode=Names
 def test_in_rdma_namespace_mode_exclusive_only_what_moves_or_stays_with_the_node_is_good(
     mode, host_network, healthy
 ):
-    """A pod on a network of its own would get doors that open nothing, and fall back to TCP."""
+    """A pod on its own network would get device nodes that open nothing, and fall back to TCP."""
     wish = PoolSpec("rdma/a", mode, "c:1", host_network=host_network)
     for survey, good in ((HIDDEN, healthy), (replace(HIDDEN, namespace_mode=SHARED), True)):
         reasons = members(survey, wish)[ABOVE.position.pci]

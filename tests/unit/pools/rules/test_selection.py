@@ -366,12 +366,12 @@ def test_a_fast_path_is_known_by_its_master_under_any_name():
 
 def test_an_rdma_function_beside_its_interface_s_is_judged_by_that_one():
     """eRDMA: the device is a function of its own, the interface with the route another's."""
-    door = function(position(0x21))
-    card = card_of(door, device(1, door.position, "eth0"))
-    functions = {f.position.pci: f for f in (door, ROUTED.function)}
+    bare = function(position(0x21))
+    card = card_of(bare, device(1, bare.position, "eth0"))
+    functions = {f.position.pci: f for f in (bare, ROUTED.function)}
     spec = PoolSpec("rdma/a", Mode.EXCLUSIVE, "c:1")
     assert why_not(spec, card, functions) == ROUTE
-    assert why_not(spec, card, {door.position.pci: door}) is None
+    assert why_not(spec, card, {bare.position.pci: bare}) is None
 
 
 def test_uses_are_asked_for_only_where_cards_move():

@@ -1,4 +1,4 @@
-"""The contract of the door to the API server, on the lab's real one."""
+"""The contract of the API server, on the lab's real one."""
 
 import os
 import subprocess
