@@ -169,9 +169,9 @@ def _gid_index(used: Sequence[UsedDevice]) -> tuple[int | None, str]:
 def known_devices(cards: Iterable[Card], made: Iterable[UsedDevice] = ()) -> tuple[UsedDevice, ...]:
     """Return the devices that settings of a container name, each once.
 
-    They are what its networks `made`, and the ports of usable `cards` that have a link. If there
-    are none they are all ports of its cards: a card that comes back has a link some moments later,
-    and settings are written once.
+    They are what its networks `made`, and the ports of usable `cards` that have a link. Without any
+    of these they are all ports of `cards`: settings are written once, and a card that comes back
+    has a link some moments later.
     """
     linked, every = [*made], []
     for card in cards:

@@ -12,6 +12,7 @@ from kube_base.errors import Refused
 from kube_rdma.adapters.files import bundle
 from kube_rdma.model.doctor import Observation, ObservedPod
 from kube_rdma.model.finding import Finding, NotSeen, Severity
+from tests.kit.nodes import device, function, node, position
 
 PROBLEM = {
     "code": "AgentNotReady",
@@ -34,9 +35,10 @@ PATHS = st.lists(st.sampled_from(["spec", 0, "a/b"]), min_size=1, max_size=3).ma
 
 def test_the_words_are_those_of_format_1():
     """Bundles of every release are read by later ones."""
-    path = tuple(OF_POD["path"])
+    path, where = tuple(OF_POD["path"]), position(0x81)
     seen = Observation(
         "node-1",
+        survey=node(function(where), devices=(device(0, where),)).survey,
         problems=(
             Finding.of("AgentNotReady", "node/node-1", "It is not ready", "See its log"),
             Finding.of("X", "", "y", "z", Severity.ADVICE),
@@ -55,6 +57,8 @@ def test_the_words_are_those_of_format_1():
     advice = {"code": "X", "about": "", "sentence": "y", "remedy": "z", "is_advice": True}
     assert document["problems"] == [PROBLEM, advice]
     assert document["pod"]["findings"] == [OF_POD, OF_POD | {"severity": "warn"}]
+    parts = document["survey"]["devices"] + document["survey"]["functions"]
+    assert [one["seat"]["pci"] for one in parts] == [where.pci] * 2
     assert document["blanks"] == [{"part": "cni", "why": "no right"}]
     assert bundle.decode(json.dumps(document).encode(), "x.json") == seen
 
