@@ -14,26 +14,26 @@ WANTED = {
 }
 
 
-async def test_the_server_has_a_version(door):
-    assert re.match(r"v1\.\d+\.\d+", await objects.version(door.cluster))
+async def test_the_server_has_a_version(clients):
+    assert re.match(r"v1\.\d+\.\d+", await objects.version(clients.cluster))
 
 
-async def test_a_dry_run_returns_what_would_be_stored_and_stores_nothing(door):
-    made = await objects.apply(door.cluster, WANTED, dry=True)
+async def test_a_dry_run_returns_what_would_be_stored_and_stores_nothing(clients):
+    made = await objects.apply(clients.cluster, WANTED, dry=True)
     assert made["spec"] == WANTED["spec"]
-    assert await objects.found(door.other, WANTED) is None
-    await objects.apply(door.cluster, WANTED)
+    assert await objects.found(clients.other, WANTED) is None
+    await objects.apply(clients.cluster, WANTED)
     larger = {**WANTED, "spec": {"size": 2}}
-    assert (await objects.apply(door.cluster, larger, dry=True))["spec"] == {"size": 2}
-    assert (await objects.found(door.other, WANTED))["spec"] == {"size": 1}
+    assert (await objects.apply(clients.cluster, larger, dry=True))["spec"] == {"size": 2}
+    assert (await objects.found(clients.other, WANTED))["spec"] == {"size": 1}
 
 
-async def test_the_same_again_makes_no_version(door):
-    first = await objects.apply(door.cluster, WANTED)
-    assert await objects.apply(door.cluster, WANTED) == first
+async def test_the_same_again_makes_no_version(clients):
+    first = await objects.apply(clients.cluster, WANTED)
+    assert await objects.apply(clients.cluster, WANTED) == first
 
 
-async def test_a_review_tells_the_verbs_that_a_user_lacks(door):
-    await door.cluster.create(TRIAL, Wanted("b", spec=Spec(size=1)))
-    assert await objects.forbidden(door.cluster, WANTED) == ""
-    assert (await objects.forbidden(door.powerless, WANTED)).startswith("get, create")
+async def test_a_review_tells_the_verbs_that_a_user_lacks(clients):
+    await clients.cluster.create(TRIAL, Wanted("b", spec=Spec(size=1)))
+    assert await objects.forbidden(clients.cluster, WANTED) == ""
+    assert (await objects.forbidden(clients.powerless, WANTED)).startswith("get, create")

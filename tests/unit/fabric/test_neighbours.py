@@ -15,7 +15,7 @@ from kube_rdma_testing.kernel.lldp import FakeLldp
 from tests.kit.beside import beside
 from tests.kit.lldp import SWITCH, frame
 from tests.unit.agent.conftest import RDMA_CM
-from tests.unit.agent.world import hard_card, seat, until
+from tests.unit.agent.world import hard_card, position, until
 
 LEAF = ReportedNeighbour("leaf-1", "Ethernet1/1", SWITCH.hex(":"))
 HCA = PoolSpec("rdma/hca", Mode.HCA, "config.json")
@@ -61,7 +61,7 @@ class World:
     def look(self, pooled=None):
         """A look of the agent; what it is told of the first ports of cards, by card."""
         functions = [
-            Function(seat(n), 0x15B3, 0x1017, "mlx5_core", up) for n, up in enumerate(self.up)
+            Function(position(n), 0x15B3, 0x1017, "mlx5_core", up) for n, up in enumerate(self.up)
         ]
         survey = Survey(tuple(self.cards), RDMA_CM, NamespaceMode.EXCLUSIVE)
         survey = replace(survey, functions=tuple(functions))
@@ -70,7 +70,7 @@ class World:
         return {key[0]: one for key, one in known.items()}
 
     def of(self, number):
-        return self.look().get(seat(number).pci)
+        return self.look().get(position(number).pci)
 
     async def opened(self, *names):
         """Wait until the agent listens on these interfaces and no other."""
@@ -239,8 +239,8 @@ async def test_an_interface_that_was_made_anew_gets_a_new_socket(world):
 async def test_the_frames_of_a_virtual_function_come_to_its_physical_one(world):
     """Also while the function is in a pod."""
     pci = PciAddress("0000:81:00.1")
-    place = replace(seat(0), pci=pci, physical_function=seat(0).pci)
-    function = replace(hard_card(0), name="mlx5_9", identity=pci, pci=pci, seat=place)
+    place = replace(position(0), pci=pci, physical_function=position(0).pci)
+    function = replace(hard_card(0), name="mlx5_9", identity=pci, pci=pci, position=place)
     world.cards[0] = replace(function, ports=(replace(function.ports[0], netdev="vf0"),))
     await world.send("eth0", frame())
     known = world.neighbours.look
@@ -249,7 +249,7 @@ async def test_the_frames_of_a_virtual_function_come_to_its_physical_one(world):
         RDMA_CM,
         NamespaceMode.EXCLUSIVE,
         functions=(
-            Function(seat(0), 0x15B3, 0x1017, "mlx5_core", world.up[0]),
+            Function(position(0), 0x15B3, 0x1017, "mlx5_core", world.up[0]),
             Function(place, 0x15B3, 0x1018, "mlx5_core", (Netdev("vf0", "ether", True, True),)),
         ),
     )

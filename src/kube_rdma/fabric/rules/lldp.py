@@ -218,7 +218,7 @@ def places(
     cards: Iterable[Card], functions: Iterable[Function], before: Mapping[PortKey, PortPlace]
 ) -> Mapping[PortKey, PortPlace]:
     """Return the place of each port of cards; one that a pod has keeps the place of `before`."""
-    above = {function.seat.pci: function for function in functions}
+    above = {function.position.pci: function for function in functions}
     found: dict[PortKey, PortPlace] = {}
     for card in cards:
         if not card.devices:
@@ -233,9 +233,9 @@ def places(
 
 def _place(device: Device, port: Port, functions: Mapping[PciAddress, Function]) -> PortPlace:
     """Return the place of a port; the frames for a part of a card come to its physical function."""
-    seat, interface = device.seat, port.netdev
-    pci = seat.physical_function or seat.pci if seat else None
-    is_part = bool(seat and seat.physical_function) or device.subfunction is not None
+    position, interface = device.position, port.netdev
+    pci = position.physical_function or position.pci if position else None
+    is_part = bool(position and position.physical_function) or device.subfunction is not None
     if pci and is_part and (whole := functions.get(pci)) and len(whole.own_netdevs) == 1:
         interface = whole.own_netdevs[0].name
     return PortPlace(port.link_layer, interface, device.driver, pci)

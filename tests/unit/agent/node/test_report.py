@@ -123,12 +123,12 @@ async def test_a_deleted_or_edited_report_comes_again(world):
 async def test_a_switch_port_is_reported_and_a_flood_of_forged_ones_writes_little(world):
     """The world has four cards with the interfaces eth0 to eth3."""
     kernel = FakeLldp(f"eth{n}" for n in range(4))
-    doors = replace(world.reporting(), neighbours=Neighbours(kernel.opened, lambda _: {}))
+    dependencies = replace(world.reporting(), neighbours=Neighbours(kernel.opened, lambda _: {}))
 
     def port(number):
         return world.status["cards"][number]["ports"][0]
 
-    async with world.serving(doors):
+    async with world.serving(dependencies):
         await until(lambda: len(kernel.sockets) == 4 and world.summary.get("healthy") == 4)
         kernel.send("eth0", frame())
         await until(lambda: "neighbour" in port(0))
