@@ -56,7 +56,9 @@ class ObjectKind(Frozen, Generic[S, U]):
     namespaced: bool
     spec: ObjectCodec[S]
     status: ObjectCodec[U]
-    content: str = "spec"  # the field that `spec` reads and writes; a ConfigMap has data
+    # The field that `spec` reads and writes; a ConfigMap has data. Empty: all beside the metadata,
+    # of a kind that has several such fields.
+    content: str = "spec"
     page: int = 500  # objects that a list asks for at first; few, where others make them large
     annotations: Callable[[str], bool] = lambda _: True  # which of them are read, by key
     # Listed after each stream that broke off: an older object shows a restored store, however many

@@ -273,7 +273,9 @@ def stored(kind: ObjectKind[Spec, Status], data: bytes | msgspec.Raw) -> Stored[
     status = bytes(document.status)
     content = document.spec
     try:
-        if kind.content != "spec":
+        if not kind.content:
+            content = msgspec.Raw(data)
+        elif kind.content != "spec":
             content = parse(data, dict[str, msgspec.Raw]).get(kind.content, msgspec.Raw(b"{}"))
         texts = {k: v for k, v in (meta.annotations or {}).items() if kind.annotations(k)}
         annotations = {key: parse(text, str) for key, text in texts.items()}
@@ -367,7 +369,9 @@ def document(
     if item.spec is not None:
         if kind.spec.encode is None:
             raise TypeError(f"the codec of {kind.kind} only reads: use apply or patch")
-        parts[kind.content] = msgspec.Raw(kind.spec.encode(item.spec))
+        content = kind.spec.encode(item.spec)
+        whole = not kind.content
+        parts |= parse(content, dict[str, Any]) if whole else {kind.content: msgspec.Raw(content)}
     if status:
         parts["status"] = msgspec.Raw(status)
     return msgspec.json.encode(parts)

@@ -486,7 +486,7 @@ class _Plugin:
             self._desired.overlaps,
             gathered.followed,
             self._functions.plan if self._functions else model.FunctionsPlan(),
-            self._needs.rails.count,
+            self._needs.rails.numbers,
             served.held,
             tuple(self._needs.networks.attachments()) if self._needs.networks else (),
             served.pools,

@@ -60,6 +60,12 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     help="Value fullnameOverride of the installation, by which the Lease is named. Default: the "
     "name of an installation without it.",
 )
+@click.option(
+    "--names",
+    is_flag=True,
+    help="Publish the RDMA addresses of pods under the names of Services that ask for it by the "
+    "annotation kube-rdma.io/pods. Needs the right to write EndpointSlices.",
+)
 @HEALTH_ADDRESS
 @METRICS_ADDRESS
 @log_options
@@ -70,6 +76,7 @@ def controller(
     policy_set: tuple[str, ...],
     node_labels: str,
     fullname: str,
+    names: bool,
     health_address: str | None,
     metrics_address: str | None,
     **log: str,
@@ -79,7 +86,7 @@ def controller(
     It frees the addresses of nodes that are gone, reports how full pools are, and writes the status
     of NodePolicies. It evicts pods without their networks when an agent asks for it. It runs the
     BandwidthChecks of namespaces that allow it. It labels nodes by the switches that they are
-    plugged into.
+    plugged into. With --names it publishes RDMA addresses of pods.
 
     When several copies run, the one that holds the Lease kube-rdma-controller works. A controller
     runs until SIGTERM or SIGINT.
@@ -99,6 +106,7 @@ def controller(
         fullname,
         health,
         node_labels,
+        names,
     )
     logs.configure(log["log_level"], log["log_format"])
     asyncio.run(logs.until_signal(_run(cluster, options, metrics)))

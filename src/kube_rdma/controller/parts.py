@@ -3,6 +3,7 @@
     every copy          events, metrics, health
     the copy that leads garbage collection of addresses, reports of pools, evictions, status of
                         policies, bandwidth checks, the end of a former webhook, labels of leaves,
+                        names of addresses,
                         the operator
 
 Opened by the command of the same name. A part that fails is begun anew, as a fresh object, while
@@ -29,6 +30,7 @@ from kube_rdma.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma.lib.health import HealthChecks
 from kube_rdma.model.install import Values
 from kube_rdma.model.ipam import Usage
+from kube_rdma.names.publisher import NamesPublisher
 from kube_rdma.operator.reconcile import Operator, OperatorPlace
 from kube_rdma.reports.policies import PolicyStatuses
 from kube_rdma.verify.bandwidth_checks import BandwidthChecks
@@ -49,6 +51,7 @@ class ControllerOptions(Frozen):
     fullname: str = ""  # with which the release's names begin, where that is not kube-rdma
     health: tuple[str | None, int] | None = None  # of /livez and /readyz; None: not served
     node_labels: str = "leave"  # as the value controller.nodeLabels
+    names: bool = False  # Services may ask for names of RDMA addresses
 
 
 def always(
@@ -84,6 +87,8 @@ def leading(
     if options.policies:
         place = OperatorPlace(namespace, options.cluster_wide, options.values)
         parts["operator"] = lambda: Operator(cluster, place, events).run()
+    if options.names:
+        parts["names of addresses"] = lambda: NamesPublisher(cluster, events).run()
     return parts
 
 

@@ -28,23 +28,26 @@ log = structlog.get_logger()
 async def follow_all(
     tasks: asyncio.TaskGroup, cluster: Cluster, pause: Callable[[int], float], *mirrors: Mirror[Any]
 ) -> None:
-    """Start a task for each mirror that watches its objects; return once all have shown them."""
+    """Start a task for each mirror that watches its objects; return once all have shown them.
+
+    One of an optional kind is only given its first attempt.
+    """
     for mirror in mirrors:
         tasks.create_task(kept(f"watch of {mirror.plural}", partial(mirror.follow, cluster, pause)))
     for mirror in mirrors:
-        await mirror.synced.wait()
+        await (mirror.tried if mirror.optional else mirror.synced).wait()
 
 
 class Mirror(Generic[V]):
     """Keeps the values of all objects of a kind, as a watch shows them.
 
-    `read` makes the value of an object, and may raise Refused for it.
+    `read` makes the value of an object, and may raise Refused for it. None: it is of no interest.
     """
 
     def __init__(
         self,
         kind: ObjectKind[Any, Any],
-        read: Callable[[Stored[Any, Any]], V],
+        read: Callable[[Stored[Any, Any]], V | None],
         changed: Callable[[V | None, V | None], None] = lambda _old, _new: None,
         where: Where = EVERYWHERE,
         *,
@@ -65,7 +68,7 @@ class Mirror(Generic[V]):
         self._unseen: set[str] = set()  # of an earlier watch
         self.outages = 0  # how often there was trouble
         self.plural = kind.plural
-        self._kind, self._where, self._optional = kind, where, optional
+        self._kind, self._where, self.optional = kind, where, optional
         self._read, self._changed, self._heard = read, changed, heard
         self._notices = Notices()  # by object, and of the watch
 
@@ -149,7 +152,7 @@ class Mirror(Generic[V]):
         self.trouble = event.why if isinstance(event, Cut) else ""
         self.outages += bool(self.trouble)
         for why in self._notices.news("watch", *filter(None, [self.trouble])):
-            tell = log.info if self._optional else log.warning
+            tell = log.info if self.optional else log.warning
             tell("watch interrupted", kind=self._kind.kind, why=why)
         if not self.trouble:
             self.synced.set()

@@ -133,6 +133,10 @@ class ReportedCard(kubernetes.SparsePart):
     """addresses are the IP addresses of the node on the card's interfaces, without prefix length.
     Left out: none. Example: [192.0.2.7].
     """
+    rail: int | None = None
+    """rail is the rail of the card, as pools of addresses by rail count it, from 0. Left out: it
+    has none, or an agent of an older release wrote the report.
+    """
 
 
 class ReportedPool(kubernetes.SparsePart):

@@ -51,9 +51,9 @@ class NodeRails:
         return self._numbers.get(card)
 
     @property
-    def count(self) -> int:
-        """Return the number of rails that the node's cards are on."""
-        return len({*(self._numbers or {}).values()})
+    def numbers(self) -> Mapping[CardId, int]:
+        """Return the rails of the node's cards; none until they are known."""
+        return self._numbers or {}
 
     async def see(
         self, offered: Sequence[Card], node: Sequence[Card], listed: Sequence[str], *, idle: bool

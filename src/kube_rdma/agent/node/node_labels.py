@@ -84,7 +84,7 @@ class NodeLabels(NodeKeeper[WantedLabels]):
 
     def _wanted(self, look: AgentLook) -> WantedLabels:
         modes = frozenset(spec.mode for spec in look.cards.specs)
-        return self.of_survey(look.survey, modes, look.rails)
+        return self.of_survey(look.survey, modes, len({*look.rails.values()}))
 
     def of_survey(
         self, survey: Survey, modes: frozenset[Mode] = frozenset(), rails: int = 0

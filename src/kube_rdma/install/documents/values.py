@@ -377,6 +377,11 @@ class InstalledController(Typed):
     healthPort is the TCP port, at its pod's address, where the kubelet asks each copy of the
     controller for /readyz. 0: no probe, so a copy is ready once its container runs.
     """
+    names: bool = False
+    """
+    names is whether Services can ask for names of the RDMA addresses of pods. The controller then
+    may write EndpointSlices of all namespaces and watches Services. See docs/pods.md.
+    """
     extra_args: Many[str] = ()
     """
     extraArgs lists further options of kube-rdma controller, which stand behind those of the chart.

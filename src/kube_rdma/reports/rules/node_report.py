@@ -43,7 +43,7 @@ class AgentLook(Frozen):
     overlaps: Sequence[str] = ()  # of policies
     policies: Sequence[pool_model.ClusterNodePolicy] = ()  # those that this look was to meet
     plan: pool_model.FunctionsPlan = pool_model.FunctionsPlan()
-    rails: int = 0
+    rails: Mapping[CardId, int] = {}
     # Held ones; None: nobody can tell.
     plugin_shares: Mapping[str, Collection[pool_model.ShareId]] | None = None
     attachments: Sequence[Attachment] = ()
@@ -164,6 +164,7 @@ def _reported(
         tuple(reasons),
         carries=tuple(what for netdev in netdevs for what in _carried(netdev)),
         addresses=tuple(address.partition("/")[0] for use in uses for address in use.addresses),
+        rail=look.rails.get(card.id),
     )
 
 

@@ -1,0 +1,278 @@
+"""Publishes the RDMA addresses of pods under the names of Services that ask for it.
+
+    watches: Services, pods, reports, blocks, claims ─► what changed, for a moment ─► names/rules ─►
+      EndpointSlices where they differ ─► DNS
+
+A part of the controller, done by the copy that leads. While no Service asks, it watches Services
+and its own slices alone. Level-triggered: a look at an unchanged cluster writes nothing. While one
+of the watches is interrupted it writes nothing either. A Service that it cannot handle stops no
+other (adapters/bulkhead).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import structlog
+
+from kube_base.backoff import full_jitter
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import replace
+from kube_base.notices import Notices
+from kube_client.errors import Conflict, Lost
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import ObjectWalls
+from kube_rdma.adapters.cluster.events import About, Events
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT, StoredReport
+from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, pool_of, stored_block
+from kube_rdma.lib.debounce import Debounce
+from kube_rdma.lib.mirror import Mirror, follow_all
+from kube_rdma.model import names as model
+from kube_rdma.model.ipam import Address
+from kube_rdma.names import cluster as objects
+from kube_rdma.names.rules import NamedAddresses, keys_of, named_addresses, names_request, sliced
+
+MOST_DOUBTS = 16  # pods of a Service that get an Event about an address
+
+log = structlog.get_logger()
+
+
+class NamesPublisher:
+    """Writes the EndpointSlices of a cluster's Services that ask; the caller runs `events`."""
+
+    def __init__(self, cluster: Cluster, events: Events) -> None:
+        self._cluster, self._events = cluster, events
+        self._changes, self._due = Debounce(), set[str]()  # Services by namespace/name
+        own, heard = Where(labels=objects.OWN_SLICES), self._changes.touch
+        self._services = Mirror(
+            objects.SERVICE, objects.naming_service, self._service_changed, heard=heard
+        )
+        self._slices = Mirror(
+            objects.ENDPOINT_SLICE, objects.with_lists, self._slice_changed, own, heard=heard
+        )
+        self._pods = Mirror(
+            objects.ADDRESSED_POD, objects.addressed_pod, self._pod_changed, heard=heard
+        )
+        self._cards = Mirror(NODE_REPORT, _cards_of_node, self._cards_changed, heard=heard)
+        self._nodes = Mirror(NODE, objects.node_addresses, self._changed, heard=heard)
+        self._pools = Mirror(IP_POOL, pool_of, self._changed, heard=heard)
+        self._blocks = Mirror(IP_BLOCK, stored_block, self._changed, heard=heard)
+        self._claims = Mirror(
+            objects.ADDRESSED_CLAIM, objects.claim_addresses, self._changed, optional=True
+        )
+        self._networks = Mirror(DEFINITION, lambda stored: stored.name, optional=True)
+        self._walls, self._notices = ObjectWalls("Service"), Notices()
+        self._last_cards: dict[str, model.NodeCards] = {}  # by node
+        self._of_service: dict[str, dict[str, objects.StoredSlice]] = defaultdict(dict)
+        self._of_namespace: dict[str, set[str]] = defaultdict(set)  # pods with interfaces
+        self._holders: dict[Address, frozenset[str]] = {}
+        self._pod_ips: dict[Address, frozenset[str]] = {}
+        self._taken: set[str] = set()  # names of slices that are not ours
+
+    @property
+    def _facts(self) -> tuple[Mirror[Any], ...]:
+        """Return the mirrors without which nothing is known of addresses."""
+        return self._pods, self._cards, self._nodes, self._pools, self._blocks
+
+    async def run(self) -> None:
+        """Write slices at every change until cancelled; wait for an absent API server."""
+        optional, failures, follows = (self._claims, self._networks), 0, False
+        async with asyncio.TaskGroup() as tasks:
+            await follow_all(tasks, self._cluster, full_jitter, self._services, self._slices)
+            while True:
+                if self._services.values and not follows:
+                    mirrors = (*self._facts, *optional)
+                    await follow_all(tasks, self._cluster, full_jitter, *mirrors)
+                    follows = True
+                failures = 0 if await self.round() else failures + 1
+                await self._changes.wait(full_jitter(failures) if failures else None)
+
+    async def round(self) -> bool:
+        """Write the slices of all Services for which something changed; return False to repeat."""
+        mirrors: tuple[Mirror[Any], ...] = (self._services, self._slices, *self._facts)
+        if any(mirror.trouble for mirror in mirrors):
+            return False
+        due, self._due = self._due, set()
+        world = self._world() if due else model.NamesWorld()
+        for name in sorted(due):
+            try:
+                service = self._services.values.get(name)
+                await self._walls.run((name, service), partial(self._publish, name, world))
+                self._notices.over(name)
+            except KubeError as error:
+                self._notices.warn(log, "names not published", name, str(error), service=name)
+                self._due.add(name)
+        return not self._due
+
+    async def _publish(self, name: str, world: model.NamesWorld, why: str) -> bool:
+        """Write the slices of a Service where they differ; `why` is the error of an earlier try."""
+        service, stored = self._services.values.get(name), self._of_service.get(name, {})
+        if service is None:
+            return await self._write(None, stored, {})
+        about = About("Service", service.name, service.namespace, service.uid)
+        if why:
+            return self._events.failed(about, why)
+        own = {
+            each.name: each.spec
+            for each in stored.values()
+            if service.uid in (owner.uid for owner in each.owners)
+        }
+        listed = {key for spec in own.values() for key in keys_of(spec)}
+        try:
+            request = names_request(service)
+        except Refused as error:
+            self._tell(service, {("NamesRefused", about): str(error)})
+            return await self._write(service, stored, {})
+        pods = (self._pods.values[pod] for pod in self._of_namespace[service.namespace])
+        named = named_addresses(service, request, pods, world, listed)
+        self._tell(service, dict(self._complaints(service, about, request.network, named)))
+        slices = sliced(service, named.endpoints, own, self._taken)
+        return await self._write(service, stored, slices)
+
+    async def _write(
+        self,
+        service: model.NamingService | None,
+        stored: Mapping[str, objects.StoredSlice],
+        slices: Mapping[str, model.EndpointSliceSpec],
+    ) -> bool:
+        """Create, replace and delete slices of a Service; raise KubeError."""
+        kind = objects.ENDPOINT_SLICE
+        for name, spec in slices.items():
+            if before := stored.get(name):
+                if spec != before.spec:
+                    await self._cluster.replace(kind, replace(before, spec=spec))
+            elif service:
+                try:
+                    await self._cluster.create(kind, objects.wanted_slice(service, name, spec))
+                except Conflict as error:
+                    if error.lost is Lost.EXISTS:
+                        self._taken.add(name)
+                    raise
+        for name, before in tuple(stored.items()):
+            if name not in slices:
+                await self._cluster.delete(kind, before, unchanged=False)
+        return True
+
+    def _complaints(
+        self, service: model.NamingService, about: About, network: str, named: NamedAddresses
+    ) -> Iterator[tuple[tuple[str, About], str]]:
+        """Yield what people should know of a Service's names: reason and object, and a sentence."""
+        known = self._networks
+        if network and not named.is_found and not known.trouble and network not in known.values:
+            which = "one of kubectl get network-attachment-definitions"
+            sentence = f"There is no network {network}: name {which} in {model.NETWORK}."
+            yield ("NetworkUnknown", about), sentence
+        if named.left_out:
+            sentence = f"{named.left_out} addresses of pods have no name, for a Service has at most"
+            ways = f"choose fewer by {model.NETWORK}, {model.RAIL} or {model.PODS}"
+            yield ("TooManyAddresses", about), f"{sentence} {len(named.endpoints)}: {ways}."
+        for title, doubt in sorted(named.doubts.items())[:MOST_DOUBTS]:
+            pod = self._pods.values[title]
+            of_pod = About("Pod", pod.name, pod.namespace, pod.uid)
+            sentence = f"Service {service} does not name an address of pod {title}: {doubt}."
+            yield ("AddressNotNamed", of_pod), sentence
+
+    def _tell(
+        self, service: model.NamingService, complaints: Mapping[tuple[str, About], str]
+    ) -> None:
+        """Record an Event for each complaint that the last look at the Service did not have."""
+        news = self._notices.news(("complaints", service.uid), *complaints.values())
+        for (reason, about), sentence in complaints.items():
+            if sentence in news:
+                self._events.tell(about, reason, sentence, warning=True)
+
+    def _world(self) -> model.NamesWorld:
+        claimed: dict[Address, frozenset[str]] = {}
+        for addresses, users in self._claims.values.values():
+            for address in addresses:
+                claimed[address] = claimed.get(address, frozenset()) | users
+        there = {*self._nodes.values, *self._cards.values}
+        self._last_cards = {name: one for name, one in self._last_cards.items() if name in there}
+        on_cards = (cards.addresses for cards in self._last_cards.values())
+        return model.NamesWorld(
+            self._pods.values,
+            self._holders,
+            self._pod_ips,
+            self._last_cards,
+            frozenset().union(*self._nodes.values.values(), *on_cards),
+            tuple(self._pools.values.values()),
+            {block.key: block for block in self._blocks.values.values()},
+            claimed,
+            bool(self._blocks.faults),
+        )
+
+    # What a change of an object is about.
+
+    def _touch(self, *services: str) -> None:
+        if services:
+            self._due.update(services)
+            self._changes.touch()
+
+    def _service_changed(
+        self, old: model.NamingService | None, new: model.NamingService | None
+    ) -> None:
+        if either := new or old:
+            self._touch(either.title)
+
+    def _slice_changed(
+        self, old: objects.StoredSlice | None, new: objects.StoredSlice | None
+    ) -> None:
+        if old:
+            self._of_service[objects.service_of(old)].pop(old.name, None)
+            self._touch(objects.service_of(old))
+        if new:
+            self._of_service[objects.service_of(new)][new.name] = new
+            self._touch(objects.service_of(new))
+
+    def _pod_changed(self, old: model.AddressedPod | None, new: model.AddressedPod | None) -> None:
+        if old == new:
+            return
+        concerned = set[str]()  # pods
+        for pod, put in ((old, _without), (new, _with)):
+            if pod is None:
+                continue
+            addresses = [each for one in pod.interfaces for each in one.addresses]
+            for index, found in ((self._holders, addresses), (self._pod_ips, pod.ips)):
+                for address in found:
+                    concerned |= self._holders.get(address, frozenset())
+                    put(index, address, pod.title)
+            if pod.interfaces:
+                concerned.add(pod.title)
+                mine = self._of_namespace[pod.namespace]
+                (mine.add if pod is new else mine.discard)(pod.title)
+        namespaces = {name.partition("/")[0] for name in concerned}
+        asking = self._services.values
+        self._touch(*(name for name in asking if name.partition("/")[0] in namespaces))
+
+    def _cards_changed(self, old: _OfNode | None, new: _OfNode | None) -> None:
+        """Keep what a report said, also where there is none any more: its agent is not there."""
+        if new and self._last_cards.get(new[0]) != new[1]:
+            self._last_cards[new[0]] = new[1]
+            self._changed(old, new)
+
+    def _changed(self, old: object, new: object) -> None:
+        if old != new:
+            self._touch(*self._services.values)
+
+
+_OfNode = tuple[str, model.NodeCards]
+
+
+def _cards_of_node(stored: StoredReport) -> _OfNode:
+    return stored.name, objects.node_cards(stored)
+
+
+def _with(index: dict[Address, frozenset[str]], address: Address, pod: str) -> None:
+    index[address] = index.get(address, frozenset()) | {pod}
+
+
+def _without(index: dict[Address, frozenset[str]], address: Address, pod: str) -> None:
+    index[address] = index.get(address, frozenset()) - {pod}
+    if not index[address]:
+        del index[address]

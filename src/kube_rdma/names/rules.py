@@ -1,0 +1,311 @@
+"""Decides which addresses of pods a Service names, which are ready, and in which slices they stand.
+
+names/publisher asks. What is not known changes nothing: of a node without a report the last one
+counts, and an endpoint keeps its slice for as long as it is wanted. An endpoint comes into a slice
+only when it is ready, so a pod that starts costs one write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from ipaddress import IPv6Address
+
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
+from kube_rdma.model import names as model
+from kube_rdma.model.ipam import BLOCK_ADDRESSES, Address, BlockKey, Family
+
+MOST_ENDPOINTS = 20_000  # of a Service: 10,000 pods with an address of each family
+SLICE_ENDPOINTS = 100  # of a slice: --max-endpoints-per-slice of Kubernetes' own controller
+MOST_SELECTOR = 1024  # characters
+MOST_RAIL = 1023
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NETWORK = re.compile(r"(?:[a-z0-9][-a-z0-9]{0,62}/)?[a-z0-9][-.a-z0-9]{0,252}")
+_COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
+_WORD = r"[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?"
+_KEY = rf"(?:[a-z0-9][-.a-z0-9]{{0,252}}/)?{_WORD}"
+_VALUE = re.compile(f"(?:{_WORD})?", re.ASCII)
+_TERM = re.compile(
+    rf"!\s*(?P<absent>{_KEY})|(?P<key>{_KEY})"
+    r"(?:\s*(?P<is>==?|!=)\s*(?P<value>[^\s()]*)|\s+(?P<in>in|notin)\s*\((?P<values>[^()]*)\))?",
+    re.ASCII,
+)
+
+EndpointKey = tuple[str, str]
+"""The uid of a pod, and one of its addresses: what an endpoint is known by."""
+
+
+class Requirement(Frozen):
+    """One term of a label selector; without values it is about the key alone."""
+
+    key: str
+    values: frozenset[str] | None = None
+    negated: bool = False
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Return whether labels meet the requirement, as `kubectl -l` judges it."""
+        among = self.key in labels if self.values is None else labels.get(self.key) in self.values
+        return among != self.negated
+
+
+class NamesRequest(Frozen):
+    """The addresses that a Service asks for: of which pods, on which network or rail."""
+
+    selector: tuple[Requirement, ...]
+    network: str = ""  # namespace/name; empty: any
+    rail: int | None = None  # None: any
+
+    def selects(self, pod: model.AddressedPod) -> bool:
+        """Return whether a pod with RDMA interfaces is one of those that are asked for."""
+        return bool(pod.interfaces) and all(one.holds(pod.labels) for one in self.selector)
+
+    def wants(self, interface: model.PodInterface, cards: model.NodeCards) -> bool:
+        """Return whether an interface on one of a node's cards is asked for."""
+        if self.network:
+            return interface.network == self.network
+        on = cards.rails.get(interface.card) if interface.card else None
+        return self.rail is None or on == self.rail
+
+
+def names_request(service: model.NamingService) -> NamesRequest:
+    """Return what a Service asks for; raise Refused where it cannot have it."""
+    where = f"Service {service}"
+    if service.selects:
+        raise Refused(
+            "Kubernetes publishes the addresses on eth0 of the pods that spec.selector selects",
+            remedy=f"Remove spec.selector: {model.PODS} chooses the pods",
+            where=where,
+        )
+    if service.cluster_ip != "None":
+        raise Refused(
+            "names of single addresses need a headless Service, and this one has a cluster IP",
+            remedy="Create it again with clusterIP: None",
+            where=where,
+        )
+    asks = dict(service.annotations)
+    network, rail = asks.get(model.NETWORK, ""), asks.get(model.RAIL, "")
+    if network and rail:
+        raise Refused(
+            f"{model.NETWORK} and {model.RAIL} exclude each other",
+            remedy="Remove one of the two annotations",
+            where=where,
+        )
+    if network and not _NETWORK.fullmatch(network):
+        raise Refused(
+            f"the annotation {model.NETWORK} names no network",
+            remedy="Write the name of a network, such as rail-0, or namespace/name",
+            where=where,
+        )
+    if rail and not (rail.isascii() and rail.isdecimal() and len(rail) < 5):
+        raise Refused(
+            f"the annotation {model.RAIL} is no number from 0 to {MOST_RAIL}",
+            remedy='Write the number of a rail, such as "0"',
+            where=where,
+        )
+    selector = tuple(_requirements(asks.get(model.PODS, ""), where))
+    named = network if "/" in network or not network else f"{service.namespace}/{network}"
+    return NamesRequest(selector, named, int(rail) if rail else None)
+
+
+def _requirements(text: str, where: str) -> Iterator[Requirement]:
+    """Yield the terms of a label selector; raise Refused for one that kubectl would not take."""
+    terms = _COMMA.split(text) if len(text) <= MOST_SELECTOR else ()
+    matches = [_TERM.fullmatch(term.strip()) for term in terms]
+    if not matches or None in matches:
+        raise _no_selector(where)
+    for match in filter(None, matches):
+        listed = match["value"] if match["is"] else match["values"]
+        if listed is None:
+            yield Requirement(match["absent"] or match["key"], negated=bool(match["absent"]))
+            continue
+        values = frozenset(one.strip() for one in listed.split(","))
+        if not all(map(_VALUE.fullmatch, values)):
+            raise _no_selector(where)
+        yield Requirement(match["key"], values, match["is"] == "!=" or match["in"] == "notin")
+
+
+def _no_selector(where: str) -> Refused:
+    return Refused(
+        f"the annotation {model.PODS} is no label selector of at most {MOST_SELECTOR} characters",
+        remedy="Write it as for kubectl -l, such as app=trainer or tier in (a, b)",
+        where=where,
+    )
+
+
+class NamedAddresses(Frozen):
+    """The endpoints that a Service is to have, and what keeps others out of it."""
+
+    endpoints: Mapping[EndpointKey, model.Endpoint]
+    doubts: Mapping[str, str] = {}  # a sentence, by the pod
+    left_out: int = 0  # endpoints beyond MOST_ENDPOINTS
+    is_found: bool = True  # a pod has an interface of the network that is asked for
+
+
+def named_addresses(
+    service: model.NamingService,
+    request: NamesRequest,
+    pods: Iterable[model.AddressedPod],
+    world: model.NamesWorld,
+    listed: Collection[EndpointKey],
+) -> NamedAddresses:
+    """Return the endpoints of a Service, given the pods of its namespace and those now `listed`."""
+    endpoints: dict[EndpointKey, model.Endpoint] = {}
+    doubts: dict[str, str] = {}
+    is_found = False
+    for pod in sorted(filter(request.selects, pods), key=_age):
+        cards = world.cards.get(pod.node, model.NodeCards())
+        for interface in pod.interfaces:
+            if not request.wants(interface, cards):
+                continue
+            is_found = True
+            well = interface.card not in cards.ill
+            conditions = _conditions(service, pod, well=well)
+            for address in interface.addresses:
+                key = (pod.uid, str(address))
+                if not (conditions.ready or key in listed):
+                    continue
+                doubt = _doubt(pod, address, world)
+                if doubt and not (world.unread and key in listed):
+                    doubts[pod.title] = doubt
+                    continue
+                endpoints[key] = _endpoint(pod, address, conditions)
+    kept = sorted(endpoints, key=lambda key: key not in listed)[:MOST_ENDPOINTS]
+    chosen = endpoints if len(kept) == len(endpoints) else {key: endpoints[key] for key in kept}
+    return NamedAddresses(chosen, doubts, len(endpoints) - len(kept), is_found)
+
+
+def _age(pod: model.AddressedPod) -> tuple[bool, str, str]:
+    """Return a key by which older pods come first, and those that end come last."""
+    return pod.deleting, pod.created, pod.uid
+
+
+def _conditions(
+    service: model.NamingService, pod: model.AddressedPod, *, well: bool
+) -> model.EndpointConditions:
+    """Return the conditions of a pod's endpoint, as the API defines them, on a card that is well.
+
+    (discovery/v1, EndpointConditions; publishNotReadyAddresses makes all ready.)
+    """
+    serving = pod.ready and well
+    ready = (well and service.not_ready) or (serving and not pod.deleting)
+    return model.EndpointConditions(ready, serving, pod.deleting)
+
+
+def _endpoint(
+    pod: model.AddressedPod, address: Address, conditions: model.EndpointConditions
+) -> model.Endpoint:
+    hostname = pod.hostname or (pod.name if _LABEL.fullmatch(pod.name) else None)
+    reference = model.PodReference(pod.name, pod.namespace, pod.uid)
+    return model.Endpoint((str(address),), conditions, hostname, pod.node or None, reference)
+
+
+def _doubt(pod: model.AddressedPod, address: Address, world: model.NamesWorld) -> str:
+    """Return why a name must not lead to an address of a pod; "" if it is the pod's own."""
+    if not spaces(pod, address, world):
+        return f"nothing but the pod's annotation says that {address} is its own address"
+    names = world.holders.get(address, frozenset())
+    if names <= {pod.title}:
+        return ""
+    taken: set[str] = set()
+    for holder in sorted((world.pods[name] for name in names if name in world.pods), key=_age):
+        free = spaces(holder, address, world) - taken
+        if free and holder.uid == pod.uid:
+            return ""
+        taken |= set(sorted(free)[:1])
+    return f"an older pod has its address {address} too"
+
+
+def spaces(pod: model.AddressedPod, address: Address, world: model.NamesWorld) -> frozenset[str]:
+    """Return the networks of IPPools in which an address is a pod's own, "" for one of no pool.
+
+    Equal addresses of two networks are two addresses. None: the pod cannot show that it has it.
+    """
+    if _is_special(address) or pod.uid not in world.claimed.get(address, (pod.uid,)):
+        return frozenset()
+    family, number = Family(address.version), int(address)
+    networks = {
+        pool.network
+        for pool in world.pools
+        for part in pool.ranges
+        if part.subnet.version == family and int(part.span.first) <= number <= int(part.span.last)
+    }
+    if networks:
+        offset = number % BLOCK_ADDRESSES
+        keys = [BlockKey(network, family, number - offset) for network in networks]
+        blocks = (world.blocks[key] for key in keys if key in world.blocks)
+        return frozenset(
+            block.key.network
+            for block in blocks
+            for holding in block.holdings
+            if holding.node == pod.node and holding.bits >> offset & 1
+        )
+    is_others = address in world.node_addresses or world.pod_ips.get(address, frozenset()) - {
+        pod.title
+    }
+    return frozenset() if is_others else frozenset(("",))
+
+
+def _is_special(address: Address) -> bool:
+    """Return whether the API server refuses an address in a slice, or nobody can have it alone.
+
+    (pkg/apis/core/validation, ValidateEndpointIP.)
+    """
+    if isinstance(address, IPv6Address) and (address.ipv4_mapped or address.scope_id):
+        return True
+    return (
+        address.is_unspecified
+        or address.is_loopback
+        or address.is_link_local
+        or address.is_multicast
+    )
+
+
+Slices = Mapping[str, model.EndpointSliceSpec]
+"""The slices of a Service by name."""
+
+
+def keys_of(spec: model.EndpointSliceSpec) -> Iterator[EndpointKey]:
+    """Yield the keys of a slice's endpoints, in their order."""
+    for each in spec.endpoints or ():
+        uid = each.target_ref.uid if each.target_ref else ""
+        yield uid, each.addresses[0] if each.addresses else ""
+
+
+def sliced(
+    service: model.NamingService,
+    wanted: Mapping[EndpointKey, model.Endpoint],
+    before: Slices,
+    taken: Collection[str] = (),
+) -> Slices:
+    """Return the slices for the endpoints that a Service is to have; each keeps its slice.
+
+    New ones come first into slices that change anyway, then into the fullest, last into new ones,
+    whose names are not `taken`.
+    """
+    left = dict(wanted)
+    kept = {
+        name: [left.pop(key) for key in keys_of(spec) if key in left]
+        for name, spec in sorted(before.items())
+    }
+    after: dict[str, model.EndpointSliceSpec] = {}
+    for family in (Family.V4, Family.V6):
+        new = [each for key, each in left.items() if (":" in key[1]) == (family is Family.V6)]
+        own = [name for name, spec in before.items() if spec.address_type == family.title]
+        own.sort(key=lambda name: (tuple(kept[name]) == before[name].endpoints, -len(kept[name])))
+        prefix = f"{service.name}-rdma-{service.uid[:8]}-{family.title.lower()}"
+        fresh = (
+            name
+            for n in range(len(new) + len(before) + len(taken) + 1)
+            if (name := f"{prefix}-{n}") not in before and name not in taken
+        )
+        for name in own:
+            room = max(0, SLICE_ENDPOINTS - len(kept[name]))
+            endpoints, new = (*kept[name], *new[:room]), new[room:]
+            if endpoints:
+                after[name] = replace(before[name], endpoints=endpoints, ports=service.ports)
+        for start in range(0, len(new), SLICE_ENDPOINTS):
+            part = tuple(new[start : start + SLICE_ENDPOINTS])
+            after[next(fresh)] = model.EndpointSliceSpec(family.title, part, service.ports)
+    return after
