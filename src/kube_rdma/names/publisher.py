@@ -26,6 +26,7 @@ from kube_base.notices import Notices
 from kube_client.errors import Conflict, Lost
 from kube_client.kinds import Where
 from kube_client.objects import Cluster
+from kube_client.watching import Changed, Deleted
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
@@ -46,9 +47,9 @@ log = structlog.get_logger()
 class NamesPublisher:
     """Writes the EndpointSlices of a cluster's Services that ask; the caller runs `events`."""
 
-    def __init__(self, cluster: Cluster, events: Events) -> None:
+    def __init__(self, cluster: Cluster, events: Events, changes: Debounce | None = None) -> None:
         self._cluster, self._events = cluster, events
-        self._changes, self._due = Debounce(), set[str]()  # Services by namespace/name
+        self._changes, self._due = changes or Debounce(), set[str]()  # Services by namespace/name
         own, heard = Where(labels=objects.OWN_SLICES), self._changes.touch
         self._services = Mirror(
             objects.SERVICE, objects.naming_service, self._service_changed, heard=heard
@@ -141,22 +142,29 @@ class NamesPublisher:
         stored: Mapping[str, objects.StoredSlice],
         slices: Mapping[str, model.EndpointSliceSpec],
     ) -> bool:
-        """Create, replace and delete slices of a Service; raise KubeError."""
+        """Create, replace and delete slices of a Service; raise KubeError.
+
+        What was written is seen at once: the watch tells later.
+        """
         kind = objects.ENDPOINT_SLICE
+        was = dict(stored)
         for name, spec in slices.items():
-            if before := stored.get(name):
+            if before := was.get(name):
                 if spec != before.spec:
-                    await self._cluster.replace(kind, replace(before, spec=spec))
+                    changed = await self._cluster.replace(kind, replace(before, spec=spec))
+                    self._slices.take(Changed(changed))
             elif service:
+                wanted = objects.wanted_slice(service, name, spec)
                 try:
-                    await self._cluster.create(kind, objects.wanted_slice(service, name, spec))
+                    self._slices.take(Changed(await self._cluster.create(kind, wanted)))
                 except Conflict as error:
                     if error.lost is Lost.EXISTS:
                         self._taken.add(name)
                     raise
-        for name, before in tuple(stored.items()):
+        for name, before in was.items():
             if name not in slices:
                 await self._cluster.delete(kind, before, unchanged=False)
+                self._slices.take(Deleted(name, before.namespace, before.uid))
         return True
 
     def _complaints(
@@ -223,6 +231,8 @@ class NamesPublisher:
     def _slice_changed(
         self, old: objects.StoredSlice | None, new: objects.StoredSlice | None
     ) -> None:
+        if old == new:
+            return
         if old:
             self._of_service[objects.service_of(old)].pop(old.name, None)
             self._touch(objects.service_of(old))

@@ -20,6 +20,7 @@ from kube_client.kinds import ObjectKind
 from kube_client.wire import APPLY, STRATEGIC, Answer, ApiRequest, Stream
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma_testing.cluster import endpoint_slices
 from kube_rdma_testing.cluster.commands import PodCommand, Program, running
 from kube_rdma_testing.cluster.fields import Document
 from kube_rdma_testing.cluster.resource_slices import faults, immutable, kept
@@ -214,7 +215,7 @@ class FakeServer:
         query = dict(request.query)
         self._check_space(key)
         manager, part = query.get("fieldManager", "unknown"), request.subresource
-        if request.plural == "resourceslices" and request.verb in {"create", "update"}:
+        if request.verb in {"create", "update"}:
             body = self._judged(key, body)
         if request.verb == "create":
             return store.create(key, body, manager)
@@ -239,10 +240,16 @@ class FakeServer:
             raise Refusal(404, "NotFound", message, details)
 
     def _judged(self, key: Key, body: Document) -> Document:
-        """Return a ResourceSlice as the server stores it; raise Refusal (422) if it is invalid."""
-        old = self.store.objects.get(key)
-        body = kept(body, old, self.gates_off)
-        why = [*faults(body["spec"]), *(immutable(body["spec"], old["spec"]) if old else ())]
+        """Return a slice as the server stores it; raise Refusal (422) if it is invalid.
+
+        Objects of other kinds are not judged.
+        """
+        old, why = self.store.objects.get(key), list[str]()
+        if key.resource.plural == "resourceslices":
+            body = kept(body, old, self.gates_off)
+            why = [*faults(body["spec"]), *(immutable(body["spec"], old["spec"]) if old else ())]
+        elif key.resource.plural == "endpointslices":
+            body, why = endpoint_slices.kept(body), [*endpoint_slices.faults(body, old)]
         if why:
             message = f'{key.resource.kind}.{key.resource.group} "{key.name}" is invalid: {why[0]}'
             raise Refusal(422, "Invalid", message, {"name": key.name})
