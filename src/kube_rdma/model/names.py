@@ -7,11 +7,12 @@ names/rules decides over these values. Those of EndpointSlices have the shape of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Literal
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.card import CardId
-from kube_rdma.model.ipam import Address, Block, BlockKey, FamilyName, IPPool
+from kube_rdma.model.ipam import Address, Block, BlockKey, FamilyName, IPPool, NetworkName
 from kube_rdma.model.kubernetes import NamespacedName, StatusPart
 
 PODS, NETWORK, RAIL = "kube-rdma.io/pods", "kube-rdma.io/network", "kube-rdma.io/rail"
@@ -73,7 +74,7 @@ class NodeCards(Frozen):
     addresses: frozenset[Address] = frozenset()  # of the node, on its cards
 
 
-class NamesWorld(Frozen):
+class NamesWorld(Frozen, dict=True):
     """The facts of a cluster by which a pod's address is known to be its own, and ready."""
 
     pods: Mapping[str, AddressedPod] = {}  # by namespace/name, as all that follows by pod
@@ -85,6 +86,15 @@ class NamesWorld(Frozen):
     blocks: Mapping[BlockKey, Block] = {}
     claimed: Mapping[Address, frozenset[str]] = {}  # uids of pods for which a claim has it
     unread: bool = False  # there are blocks that nobody can read: what is named stays so
+
+    @cached_property
+    def spans(self) -> tuple[tuple[NetworkName, int, int, int], ...]:
+        """Return the ranges of all pools: network, version of IP, first and last address."""
+        return tuple(
+            (pool.network, one.subnet.version, int(one.span.first), int(one.span.last))
+            for pool in self.pools
+            for one in pool.ranges
+        )
 
 
 # The parts of an EndpointSlice.

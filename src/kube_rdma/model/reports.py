@@ -135,7 +135,7 @@ class ReportedCard(kubernetes.SparsePart):
     """
     rail: int | None = None
     """rail is the rail of the card, as pools of addresses by rail count it, from 0. Left out: it
-    has none, or an agent of an older release wrote the report.
+    has none, or an agent of an older release wrote the report. Example: 3.
     """
 
 

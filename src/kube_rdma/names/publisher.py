@@ -102,6 +102,7 @@ class NamesPublisher:
         due, self._due = self._due, set()
         world = self._world() if due else model.NamesWorld()
         for name in sorted(due):
+            await asyncio.sleep(0)  # a look at 10,000 pods takes a while, and others run between
             try:
                 service = self._services.values.get(name)
                 await self._walls.run((name, service), partial(self._publish, name, world))

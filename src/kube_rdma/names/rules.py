@@ -170,7 +170,7 @@ def named_addresses(
                 if doubt and not (world.unread and key in listed):
                     doubts[pod.title] = doubt
                     continue
-                endpoints[key] = _endpoint(pod, address, conditions)
+                endpoints[key] = _endpoint(pod, key[1], conditions)
     kept = sorted(endpoints, key=lambda key: key not in listed)[:MOST_ENDPOINTS]
     chosen = endpoints if len(kept) == len(endpoints) else {key: endpoints[key] for key in kept}
     return NamedAddresses(chosen, doubts, len(endpoints) - len(kept), is_found)
@@ -194,11 +194,11 @@ def _conditions(
 
 
 def _endpoint(
-    pod: model.AddressedPod, address: Address, conditions: model.EndpointConditions
+    pod: model.AddressedPod, address: str, conditions: model.EndpointConditions
 ) -> model.Endpoint:
     hostname = pod.hostname or (pod.name if _LABEL.fullmatch(pod.name) else None)
     reference = model.PodReference(pod.name, pod.namespace, pod.uid)
-    return model.Endpoint((str(address),), conditions, hostname, pod.node or None, reference)
+    return model.Endpoint((address,), conditions, hostname, pod.node or None, reference)
 
 
 def _doubt(pod: model.AddressedPod, address: Address, world: model.NamesWorld) -> str:
@@ -224,16 +224,15 @@ def spaces(pod: model.AddressedPod, address: Address, world: model.NamesWorld) -
     """
     if _is_special(address) or pod.uid not in world.claimed.get(address, (pod.uid,)):
         return frozenset()
-    family, number = Family(address.version), int(address)
+    version, number = address.version, int(address)
     networks = {
-        pool.network
-        for pool in world.pools
-        for part in pool.ranges
-        if part.subnet.version == family and int(part.span.first) <= number <= int(part.span.last)
+        network
+        for network, of, first, last in world.spans
+        if first <= number <= last and of == version
     }
     if networks:
         offset = number % BLOCK_ADDRESSES
-        keys = [BlockKey(network, family, number - offset) for network in networks]
+        keys = [BlockKey(network, Family(version), number - offset) for network in networks]
         blocks = (world.blocks[key] for key in keys if key in world.blocks)
         return frozenset(
             block.key.network

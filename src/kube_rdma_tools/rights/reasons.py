@@ -12,6 +12,7 @@ OWN, NETWORKS, POLICIES = (
 _EVENTS = "events.events.k8s.io"
 _CLAIMS, _SLICES = "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"
 _CLASSES = "deviceclasses.resource.k8s.io"
+_ENDPOINTS = "endpointslices.discovery.k8s.io"
 _TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 _LEASES = "leases.coordination.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
@@ -58,7 +59,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
     "Role agent": {_LEASES: "the sign of life of its node, for addresses"},
     "ClusterRole controller": {
         "nodes": "which nodes serve; labels of leaves; the operator closes one for an upgrade",
-        "pods": "pods that an agent marked for a restart",
+        "pods": "pods that an agent marked for a restart; with names, their addresses",
         "pods/eviction": "restarts that an agent asked for, and upgrades that drain",
         f"ippools.{OWN}": "pools of addresses",
         f"ippools/status.{OWN}": "how full they are",
@@ -70,6 +71,10 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         f"bandwidthchecks/status.{OWN}": "what was measured",
         _CLASSES: "for a check: which nodes offer a resource by claims",
         _SLICES: "for a check: which cards nodes and pods have by claims",
+        "services": "with names: which Services ask for names of RDMA addresses",
+        _ENDPOINTS: "with names: the addresses of these names",
+        _CLAIMS: "with names: addresses that claims gave to pods",
+        NETWORKS: "with names: whether there is a network that a Service names",
         f"validatingwebhookconfigurations.{_ADMISSION}": _FORMER_WEBHOOK,
         f"mutatingwebhookconfigurations.{_ADMISSION}": _FORMER_WEBHOOK,
         _EVENTS: "faults of policies, pools and checks",
@@ -88,6 +93,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         "pods": "`status`, `resources`, `explain`",
         "events": "`status`: Events of kube-rdma",
         "resourcequotas": "`resources`",
+        _ENDPOINTS: "`resources`, `explain`: names of addresses",
         _LEASES: "`ip`: signs of life of nodes",
         _CLASSES: "`resources`, `explain`",
         _CLAIMS: "`explain`",
