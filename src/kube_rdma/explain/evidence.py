@@ -46,6 +46,7 @@ from kube_rdma.model.finding import Finding, NotSeen, Stage
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.late_binding import Binding, PodName
 from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.names.cluster import published_names
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
 from kube_rdma.reports.cluster import events_of
@@ -162,6 +163,8 @@ class _EvidenceReader:
         seen = await observed_pod(self._cluster, template, whole)
         attached = whole.annotation(network_status.OWN_ANNOTATION) or ""
         claims = partial(_claims_evidence, self._cluster, pod)
+        published = partial(published_names, self._cluster, pod.namespace)
+        names = await self._reader.asked("names of its addresses", published) if attached else ()
         evidence = PodEvidence(
             template,
             where,
@@ -172,6 +175,7 @@ class _EvidenceReader:
             seen=seen,
             claims=await self._reader.asked("its claims", claims),
             nodes=() if where else await self.nodes(),
+            names=tuple(one for one in names or () if one.pod == pod.name),
         )
         if where == self._places.here:
             records = partial(_records, self._places.state, pod, whole.uid)

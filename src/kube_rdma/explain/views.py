@@ -146,6 +146,7 @@ def explain_document(explanation: model.Explanation) -> dict[str, object]:
             "settings": dict(explanation.settings),
             "pinnedBytes": dict(explanation.pinned),
             "rdmaCm": explanation.rdma_cm,
+            "names": [json_object(one, "dns", "address", "ready") for one in explanation.names],
             "from": {
                 "interfaces": explanation.interfaces_from,
                 "deviceNodes": explanation.device_nodes_from,
@@ -247,6 +248,9 @@ def _inside(explanation: model.Explanation) -> Iterator[page.Part]:
     """Yield the lines about what programs in the pod see; planned parts are marked as planned."""
     plan = "" if "WOULD" in _inside_title(explanation) else ", as planned"
     yield from _list([*map(_interface_row, explanation.interfaces)])
+    for one in explanation.names:
+        state = "" if one.ready else ", not ready, so DNS leaves it out"
+        yield page.Sentence(f"{_INDENT}{one.dns} is {one.address}{state}", _INDENT * 2, loose=True)
     for way in explanation.rdma_cm:
         text = f"{_INDENT}RDMA_CM takes {way.device} by {way.address}, "
         if way.inside:

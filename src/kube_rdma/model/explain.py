@@ -20,6 +20,7 @@ from kube_rdma.model.finding import Finding, NotSeen
 from kube_rdma.model.ipam import InterfaceName, IPPool, PoolName
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.late_binding import Binding
+from kube_rdma.model.names import PublishedName
 from kube_rdma.model.pools import Pool
 
 
@@ -83,6 +84,7 @@ class PodEvidence(Frozen):
     nodes: tuple[NodeState, ...] = ()  # all, while no node has the pod
     other_networks: tuple[str, ...] = ()  # by namespace/name, where one that it asks for is missing
     claims: ClaimsEvidence | None = None  # None: it has none, or nobody could look
+    names: tuple[PublishedName, ...] = ()  # of its addresses
 
 
 class ExplainedAsk(Frozen):
@@ -198,6 +200,7 @@ class Explanation(Frozen):
     rdma_cm: tuple[RdmaCmAddress, ...] = ()
     claims: tuple[ExplainedClaim, ...] = ()
     pinned: tuple[tuple[str, int], ...] = ()  # by container with devices the bytes in use by verbs
+    names: tuple[PublishedName, ...] = ()  # of its addresses, by Services that ask for them
 
     @property
     def title(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from kube_base.frozen import Frozen
 from kube_rdma.model.finding import NotSeen
 from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.names import PublishedName
 from kube_rdma.model.reports import NodeReport
 
 NAMED_LIKE_RDMA = ("rdma", "hca", "roce", "infiniband", "efa")
@@ -92,6 +93,7 @@ class AuthorFacts(Frozen):
     classes: tuple[CardClass, ...] | None = None
     ip_pools: tuple[NetworkPool, ...] | None = None
     agents: AgentFacts | None = None
+    names: tuple[PublishedName, ...] | None = None
     not_seen: tuple[NotSeen, ...] = ()
 
 
@@ -122,6 +124,14 @@ class AllowedNetwork(Frozen):
     free: str = ""
 
 
+class NamingListing(Frozen):
+    """A Service that names RDMA addresses of pods, with the number of addresses."""
+
+    names: str  # HOSTNAME.SERVICE.NAMESPACE.svc
+    addresses: int
+    ready: int
+
+
 class ResourceListing(Frozen):
     """The resources, classes and networks that pods of a namespace may ask for."""
 
@@ -133,3 +143,4 @@ class ResourceListing(Frozen):
     image: str = ""  # which nodes have; "" if not known
     locks: bool = True  # a pod needs IPC_LOCK to lock memory
     not_seen: tuple[NotSeen, ...] = ()
+    names: tuple[NamingListing, ...] = ()

@@ -258,4 +258,4 @@ async def published_names(cluster: Cluster, namespace: str) -> tuple[model.Publi
         for each in stored.spec.endpoints or ()
         if each.target_ref and each.addresses
     ]
-    return tuple(sorted(names, key=lambda one: (one.dns, one.address)))
+    return tuple(sorted(names, key=lambda one: (one.service, one.dns, one.address)))

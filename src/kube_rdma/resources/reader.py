@@ -30,6 +30,7 @@ from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model import resources
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.reports import ProgramRole
+from kube_rdma.names.cluster import published_names
 from kube_rdma.reports import cluster as reports
 from kube_rdma.reports.rules.cluster import global_namespaces, programs
 
@@ -57,6 +58,9 @@ async def read(cluster: Cluster, namespace: str) -> resources.AuthorFacts:
         pods=await look.at("what is free, which pods of all namespaces tell", pods),
         classes=await look.at("the classes of claims", classes),
         ip_pools=await look.at("the free addresses of networks", ip_pools),
+        names=await look.at(
+            "the names of pods' addresses", partial(published_names, namespace=namespace)
+        ),
         not_seen=tuple(look.reader.not_seen),
     )
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
+from kube_base.frozen import replace
 from kube_rdma.attach.rules import requests
 from kube_rdma.model import resources
 from kube_rdma.model.device import LinkLayer
+from kube_rdma.model.names import PublishedName
 from kube_rdma.model.pools import Bind, Mode
 from kube_rdma.model.reports import ReportedPool
 from kube_rdma.pools.rules.modes import MODES, ModeRow
@@ -39,7 +42,17 @@ def resource_list(facts: resources.AuthorFacts) -> resources.ResourceListing:
         agents.image,
         not (lifted and runtimes),
         facts.not_seen,
+        tuple(_named(facts.names or ())),
     )
+
+
+def _named(names: Sequence[PublishedName]) -> Iterator[resources.NamingListing]:
+    """Yield each Service that names addresses, with how many it names."""
+    for _, group in groupby(names, key=lambda one: one.service):
+        of_service = tuple(group)
+        dns = replace(of_service[0], hostname="HOSTNAME").dns
+        ready = sum(one.ready for one in of_service)
+        yield resources.NamingListing(dns, len(of_service), ready)
 
 
 def _names(facts: resources.AuthorFacts) -> set[str]:

@@ -18,6 +18,7 @@ _NONE = "-"
 _RESOURCES = ("RESOURCE", "MODE", "NODES", "SHARES", "FREE", "ON A NODE", "USED HERE", "QUOTA LEFT")
 _CLASSES = ("CLASS OF CLAIMS", "RESOURCE")
 _NETWORKS = ("NETWORK", "RESOURCE", "FREE ADDRESSES")
+_NAMES = ("NAMES OF ADDRESSES", "ADDRESSES", "READY")
 _NOTHING = "No resource, class or network for RDMA cards"
 
 
@@ -32,6 +33,7 @@ def resources_page(listed: ResourceListing) -> page.Page:
         _table(_CLASSES, ((one.name, one.resource or _NONE) for one in listed.classes)),
         _table(_NETWORKS, addresses),
         _kept(listed),
+        _table(_NAMES, ((one.names, str(one.addresses), str(one.ready)) for one in listed.names)),
         *(
             (
                 page.Sentence(_headline(one)),
@@ -79,6 +81,7 @@ def resources_document(listed: ResourceListing) -> dict[str, object]:
             for one in listed.networks
         ],
         "networksOfOthers": listed.kept_networks,
+        "names": [asdict(one) for one in listed.names],
         "notSeen": [{"what": each.part, "why": each.why} for each in listed.not_seen],
     }
 

@@ -24,8 +24,10 @@ from kube_rdma.model.attach.steps import SetLink
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.names.cluster import ENDPOINT_SLICE
 from kube_rdma.pools.kind import NODE_POLICY
 from tests.kit import explained as kit
+from tests.kit.names import endpoint_slice
 
 OWN = "kube-rdma.io/network-status"
 
@@ -69,6 +71,18 @@ def test_a_pod_that_runs_is_told_from_asking_to_seeing():
     assert [one["card"] for one in document["granted"]] == ["0000:81:00.0"]
     assert document["seen"]["interfaces"][0]["gidIndex"] == 5
     assert document["interfaces"][0]["steps"][0] == "make net1, macvlan (bridge) on ens1f0"
+
+
+def test_names_of_a_pods_addresses_are_shown_as_dns_has_them():
+    server = kit.server(kinds=(*kit.KINDS, ENDPOINT_SLICE))
+    kit.put_pod(server, kit.attached())
+    server.put(ENDPOINT_SLICE, endpoint_slice(("worker-0", True), ("worker-1", True)))
+    line = "  worker-0.ring.default.svc is 10.20.0.5\n"
+    assert line in run(server, "pod/worker-0").stdout
+    server.put(ENDPOINT_SLICE, endpoint_slice(("worker-0", False)))
+    assert f"{line[:-1]}, not ready, so DNS leaves it out\n" in run(server, "pod/worker-0").stdout
+    (name,) = json.loads(run(server, "pod/worker-0", "--json").stdout)["seen"]["names"]
+    assert name == {"dns": "worker-0.ring.default.svc", "address": "10.20.0.5", "ready": False}
 
 
 def test_keys_are_those_of_the_page(tmp_path):

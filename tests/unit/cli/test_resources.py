@@ -14,9 +14,11 @@ from kube_rdma.adapters.cluster.kinds.resource_api import DEVICE_CLASS
 from kube_rdma.cli.resources import resources
 from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool, ReportedPort
+from kube_rdma.names.cluster import ENDPOINT_SLICE
 from kube_rdma.reports.node_report import report_status
 from kube_rdma.resources.reader import QUOTA
 from kube_rdma_testing.cluster.server import FakeServer
+from tests.kit.names import endpoint_slice
 from tests.kit.opener import opener_of
 
 KINDS = (*(DAEMON_SETS, DEPLOYMENTS, NODE_REPORT, IP_POOL), *(DEFINITION, DEVICE_CLASS, QUOTA))
@@ -117,6 +119,17 @@ class World:
 @pytest.fixture
 def world():
     return World()
+
+
+def test_services_that_name_addresses_are_listed(world):
+    world.server.add(ENDPOINT_SLICE)
+    world.server.put(ENDPOINT_SLICE, endpoint_slice(("worker-0", True), ("worker-1", False)))
+    world.server.put(ENDPOINT_SLICE, endpoint_slice(("other", True), namespace="other"))
+    lines = world.run().stdout.splitlines()
+    row = lines.index("NAMES OF ADDRESSES         ADDRESSES  READY") + 1
+    assert lines[row].split() == ["HOSTNAME.ring.default.svc", "2", "1"]
+    (names,) = world.document()["names"]
+    assert names == {"names": "HOSTNAME.ring.default.svc", "addresses": 2, "ready": 1}
 
 
 PAGE = """\

@@ -78,6 +78,7 @@ def explain(evidence: model.PodEvidence) -> model.Explanation:
         rdma_cm=tuple(inside.connections(evidence, plan, seen)),
         claims=tuple(explained_claims(evidence)),
         pinned=tuple(inside.pinned(evidence)),
+        names=evidence.names,
     )
 
 
