@@ -43,7 +43,7 @@ class NamesWorld:
 
     def __init__(self):
         self.server, self.born = FakeServer(KINDS), 0
-        self._held = defaultdict(dict)  # by block the bits of nodes
+        self.held = defaultdict(dict)  # by block the bits of nodes
         self.line = self.server.line()
         pool = IPPool("rails", (IPRange(SUBNET), IPRange(ip_network("fd00::/112"))))
         self.put(IP_POOL, "rails", spec=msgspec.json.decode(ip_pool.encode(pool)))
@@ -84,7 +84,7 @@ class NamesWorld:
             key = BlockKey("default", Family(address.version), int(address) - offset)
             bits[key] |= 1 << offset
         for key, mask in bits.items():
-            holdings = self._held[key]
+            holdings = self.held[key]
             holdings[node] = holdings.get(node, 0) | mask
             block = Block(key, tuple(NodeHolding(*each) for each in sorted(holdings.items())))
             self.put(IP_BLOCK, key.name, spec=msgspec.json.decode(encode_block(block)))
@@ -162,5 +162,6 @@ class NamesWorld:
         name, address = f"fence-{self.born}", f"10.0.{200 + self.born // 200}.{self.born % 200 + 1}"
         if "fence" not in (d["metadata"]["name"] for d in self.server.documents("services")):
             self.service("fence", "fence", pods="app=fence")
-        self.pod(name, address, namespace="fence", labels={"app": "fence"})
+        shown = interface(address, card="fence")
+        self.pod(name, shown, namespace="fence", node="fence", labels={"app": "fence"})
         await until(lambda: name in self.names("fence"))
