@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_client import wire
 from kube_client.kinds import Wanted
 from tests.kit.api_server import TRIAL, Spec
@@ -19,6 +20,13 @@ def test_what_is_written_is_read(wanted):
     found = wire.stored(TRIAL, wire.document(TRIAL, wanted))
     assert (found.name, found.spec, found.labels) == (wanted.name, wanted.spec, wanted.labels)
     assert found.annotations == wanted.annotations
+
+
+def test_a_kind_without_a_field_of_its_own_has_its_content_beside_the_metadata():
+    kind = replace(TRIAL, content="")
+    data = wire.document(kind, Wanted("a", spec=Spec(7)))
+    assert b'"spec"' not in data
+    assert wire.stored(kind, data).spec == Spec(7)
 
 
 TEXTLESS = b'{"metadata": {"name": "\xff", "resourceVersion": "\xff"}, "type": "\xff"}'

@@ -1,5 +1,6 @@
 """Presets of kube-rdma's own names: what they offer on constructed cards, what examples ask for."""
 
+import json
 import re
 import shlex
 from ipaddress import ip_network
@@ -10,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from kube_base.frozen import replace
+from kube_client import wire
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.attach.documents.network_definition import RESOURCE, load
 from kube_rdma.attach.rules.placement import pod_nics
@@ -18,6 +20,8 @@ from kube_rdma.cli.output import ExitCode
 from kube_rdma.cli.render import render
 from kube_rdma.install.installation import assignment, read_values
 from kube_rdma.install.rules.presets import PRESETS
+from kube_rdma.names.cluster import SERVICE, naming_service
+from kube_rdma.names.rules import names_request
 from kube_rdma.pools.config import parse_config
 from kube_rdma.pools.rules.node_health import node_cards
 from kube_rdma.pools.rules.pools import resolve
@@ -116,6 +120,22 @@ def test_the_mtu_of_the_networks_is_a_value(value, mtu):
     """0 is that of the card."""
     made = networks(assignment(f"networks.mtu={value}"))
     assert {one.network.mtu for one in made.values()} == {mtu}
+
+
+def test_the_services_of_the_example_name_workers_of_the_job_on_networks_of_the_preset():
+    """The labels are those that mpi-operator writes to workers."""
+    job = yaml.safe_load((RAILS / "nccl-tests.yaml").read_text())["metadata"]["name"]
+    operator = "training.kubeflow.org"
+    labels = {f"{operator}/job-name": job, f"{operator}/job-role": "worker"}
+    text = (RAILS / "names.yaml").read_text()
+    for document in yaml.load_all(text, yaml.CSafeLoader):
+        meta = {"namespace": "default", **document["metadata"], "uid": "u"}
+        stored = wire.stored(SERVICE, json.dumps({**document, "metadata": meta}).encode())
+        asked = names_request(naming_service(stored))
+        assert all(one.holds(labels) for one in asked.selector)
+        assert not all(one.holds({}) for one in asked.selector)
+        assert asked.network in ("", "kube-rdma/rail-0")
+        assert asked.network.rpartition("/")[2] in ("", *networks())
 
 
 def pods_of(document):

@@ -60,6 +60,13 @@ def test_cards_of_pools_come_with_ports_resources_and_reasons():
     assert pool.healthy == pool.shares > 0
 
 
+def test_cards_have_the_rails_that_addresses_are_chosen_by():
+    first, second = look(hard_card(0), hard_card(1)).verdict.cards
+    report = node_report(look(hard_card(0), hard_card(1), rails={second.id: 0}))
+    assert [(one.id, one.rail) for one in report.cards] == [(first.id, None), (second.id, 0)]
+    assert report_status(None, report, "2026-01-01T00:00:00Z").cards[1].rail == 0
+
+
 def test_a_card_that_a_selector_seems_to_mean_is_there_with_the_name_that_nothing_has():
     """It is no card of the pool, so it counts in no column and makes nothing ill."""
     named = replace(HCA, selectors=(Selector(rdma_devices=("mlx5_0", "mlx5_9")),))
