@@ -6,7 +6,7 @@ names/rules decides over these values. Those of EndpointSlices have the shape of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -78,13 +78,14 @@ class NamesWorld(Frozen, dict=True):
     """The facts of a cluster by which a pod's address is known to be its own, and ready."""
 
     pods: Mapping[str, AddressedPod] = {}  # by namespace/name, as all that follows by pod
-    holders: Mapping[Address, frozenset[str]] = {}  # pods whose annotations have an address
-    pod_ips: Mapping[Address, frozenset[str]] = {}  # pods that have it on the cluster's network
+    of_namespace: Mapping[str, Sequence[AddressedPod]] = {}  # those with interfaces
+    holders: Mapping[Address, Collection[str]] = {}  # pods whose annotations have an address
+    pod_ips: Mapping[Address, Collection[str]] = {}  # pods that have it on the cluster's network
     cards: Mapping[str, NodeCards] = {}  # by node; the last that was known
     node_addresses: frozenset[Address] = frozenset()
     pools: tuple[IPPool, ...] = ()
     blocks: Mapping[BlockKey, Block] = {}
-    claimed: Mapping[Address, frozenset[str]] = {}  # uids of pods for which a claim has it
+    claimed: Mapping[Address, Collection[str]] = {}  # uids of pods for which a claim has it
     unread: bool = False  # there are blocks that nobody can read: what is named stays so
 
     @cached_property

@@ -36,6 +36,7 @@ from kube_rdma.lib.debounce import Debounce
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.model import names as model
 from kube_rdma.model.ipam import Address
+from kube_rdma.model.names import AddressedPod as Pod
 from kube_rdma.names import cluster as objects
 from kube_rdma.names.rules import NamedAddresses, keys_of, named_addresses, names_request, sliced
 
@@ -71,9 +72,7 @@ class NamesPublisher:
         self._walls, self._notices = ObjectWalls("Service"), Notices()
         self._last_cards: dict[str, model.NodeCards] = {}  # by node
         self._of_service: dict[str, dict[str, objects.StoredSlice]] = defaultdict(dict)
-        self._of_namespace: dict[str, set[str]] = defaultdict(set)  # pods with interfaces
-        self._holders: dict[Address, frozenset[str]] = {}
-        self._pod_ips: dict[Address, frozenset[str]] = {}
+        self._world = model.NamesWorld()  # at the last look
         self._taken: set[str] = set()  # names of slices that are not ours
 
     @property
@@ -100,7 +99,7 @@ class NamesPublisher:
         if any(mirror.trouble for mirror in mirrors):
             return False
         due, self._due = self._due, set()
-        world = self._world() if due else model.NamesWorld()
+        world = self._look() if due else self._world
         for name in sorted(due):
             await asyncio.sleep(0)  # a look at 10,000 pods takes a while, and others run between
             try:
@@ -131,8 +130,7 @@ class NamesPublisher:
         except Refused as error:
             self._tell(service, {("NamesRefused", about): str(error)})
             return await self._write(service, stored, {})
-        pods = (self._pods.values[pod] for pod in self._of_namespace[service.namespace])
-        named = named_addresses(service, request, pods, world, listed)
+        named = named_addresses(service, request, world, listed)
         self._tell(service, dict(self._complaints(service, about, request.network, named)))
         slices = sliced(service, named.endpoints, own, self._taken)
         return await self._write(service, stored, slices)
@@ -196,25 +194,31 @@ class NamesPublisher:
             if sentence in news:
                 self._events.tell(about, reason, sentence, warning=True)
 
-    def _world(self) -> model.NamesWorld:
-        claimed: dict[Address, frozenset[str]] = {}
+    def _look(self) -> model.NamesWorld:
+        """Return all that is known now, and remember it: later changes may concern it."""
+        pods = dict(self._pods.values)
+        holders, pod_ips = defaultdict[Address, set[str]](set), defaultdict[Address, set[str]](set)
+        claimed, groups = defaultdict[Address, set[str]](set), defaultdict[str, list[Pod]](list)
+        for title, pod in pods.items():
+            for address in (each for one in pod.interfaces for each in one.addresses):
+                holders[address].add(title)
+            for address in pod.ips:
+                pod_ips[address].add(title)
+            if pod.interfaces:
+                groups[pod.namespace].append(pod)
         for addresses, users in self._claims.values.values():
             for address in addresses:
-                claimed[address] = claimed.get(address, frozenset()) | users
+                claimed[address] |= users
         there = {*self._nodes.values, *self._cards.values}
         self._last_cards = {name: one for name, one in self._last_cards.items() if name in there}
         on_cards = (cards.addresses for cards in self._last_cards.values())
-        return model.NamesWorld(
-            self._pods.values,
-            self._holders,
-            self._pod_ips,
-            self._last_cards,
-            frozenset().union(*self._nodes.values.values(), *on_cards),
-            tuple(self._pools.values.values()),
-            {block.key: block for block in self._blocks.values.values()},
-            claimed,
-            bool(self._blocks.faults),
+        nodes = frozenset[Address]().union(*self._nodes.values.values(), *on_cards)
+        blocks = {block.key: block for block in self._blocks.values.values()}
+        pools, unread = tuple(self._pools.values.values()), bool(self._blocks.faults)
+        self._world = model.NamesWorld(
+            pods, groups, holders, pod_ips, self._last_cards, nodes, pools, blocks, claimed, unread
         )
+        return self._world
 
     # What a change of an object is about.
 
@@ -241,25 +245,17 @@ class NamesPublisher:
             self._of_service[objects.service_of(new)][new.name] = new
             self._touch(objects.service_of(new))
 
-    def _pod_changed(self, old: model.AddressedPod | None, new: model.AddressedPod | None) -> None:
-        if old == new:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Look at the Services of a pod's namespace; at all, if others have an address of it."""
+        either = new or old
+        if old == new or either is None:
             return
-        concerned = set[str]()  # pods
-        for pod, put in ((old, _without), (new, _with)):
-            if pod is None:
-                continue
-            addresses = [each for one in pod.interfaces for each in one.addresses]
-            for index, found in ((self._holders, addresses), (self._pod_ips, pod.ips)):
-                for address in found:
-                    concerned |= self._holders.get(address, frozenset())
-                    put(index, address, pod.title)
-            if pod.interfaces:
-                concerned.add(pod.title)
-                mine = self._of_namespace[pod.namespace]
-                (mine.add if pod is new else mine.discard)(pod.title)
-        namespaces = {name.partition("/")[0] for name in concerned}
-        asking = self._services.values
-        self._touch(*(name for name in asking if name.partition("/")[0] in namespaces))
+        of = [each for pod in (old, new) if pod for one in pod.interfaces for each in one.addresses]
+        ips = [each for pod in (old, new) if pod for each in pod.ips]
+        shared = any({*self._world.holders.get(each, ())} - {either.title} for each in (*of, *ips))
+        for service in tuple(self._services.values.values()) if of or shared else ():
+            if shared or service.namespace == either.namespace:
+                self._touch(service.title)
 
     def _cards_changed(self, old: _OfNode | None, new: _OfNode | None) -> None:
         """Keep what a report said, also where there is none any more: its agent is not there."""
@@ -277,13 +273,3 @@ _OfNode = tuple[str, model.NodeCards]
 
 def _cards_of_node(stored: StoredReport) -> _OfNode:
     return stored.name, objects.node_cards(stored)
-
-
-def _with(index: dict[Address, frozenset[str]], address: Address, pod: str) -> None:
-    index[address] = index.get(address, frozenset()) | {pod}
-
-
-def _without(index: dict[Address, frozenset[str]], address: Address, pod: str) -> None:
-    index[address] = index.get(address, frozenset()) - {pod}
-    if not index[address]:
-        del index[address]

@@ -8,7 +8,7 @@ only when it is ready, so a pod that starts costs one write.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from ipaddress import IPv6Address
 
 from kube_base.errors import Refused
@@ -19,10 +19,10 @@ from kube_rdma.model.ipam import BLOCK_ADDRESSES, Address, BlockKey, Family
 MOST_ENDPOINTS = 20_000  # of a Service: 10,000 pods with an address of each family
 SLICE_ENDPOINTS = 100  # of a slice: --max-endpoints-per-slice of Kubernetes' own controller
 MOST_SELECTOR = 1024  # characters
-MOST_RAIL = 1023
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NETWORK = re.compile(r"(?:[a-z0-9][-a-z0-9]{0,62}/)?[a-z0-9][-.a-z0-9]{0,252}")
+_RAIL = re.compile(r"[0-9]{1,3}")
 _COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
 _WORD = r"[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?"
 _KEY = rf"(?:[a-z0-9][-.a-z0-9]{{0,252}}/)?{_WORD}"
@@ -71,67 +71,55 @@ class NamesRequest(Frozen):
 
 def names_request(service: model.NamingService) -> NamesRequest:
     """Return what a Service asks for; raise Refused where it cannot have it."""
-    where = f"Service {service}"
-    if service.selects:
-        raise Refused(
-            "Kubernetes publishes the addresses on eth0 of the pods that spec.selector selects",
-            remedy=f"Remove spec.selector: {model.PODS} chooses the pods",
-            where=where,
-        )
-    if service.cluster_ip != "None":
-        raise Refused(
-            "names of single addresses need a headless Service, and this one has a cluster IP",
-            remedy="Create it again with clusterIP: None",
-            where=where,
-        )
+    for problem, remedy in _faults(service):
+        raise Refused(problem, remedy=remedy, where=f"Service {service}")
     asks = dict(service.annotations)
     network, rail = asks.get(model.NETWORK, ""), asks.get(model.RAIL, "")
-    if network and rail:
-        raise Refused(
-            f"{model.NETWORK} and {model.RAIL} exclude each other",
-            remedy="Remove one of the two annotations",
-            where=where,
-        )
-    if network and not _NETWORK.fullmatch(network):
-        raise Refused(
-            f"the annotation {model.NETWORK} names no network",
-            remedy="Write the name of a network, such as rail-0, or namespace/name",
-            where=where,
-        )
-    if rail and not (rail.isascii() and rail.isdecimal() and len(rail) < 5):
-        raise Refused(
-            f"the annotation {model.RAIL} is no number from 0 to {MOST_RAIL}",
-            remedy='Write the number of a rail, such as "0"',
-            where=where,
-        )
-    selector = tuple(_requirements(asks.get(model.PODS, ""), where))
     named = network if "/" in network or not network else f"{service.namespace}/{network}"
+    selector = _requirements(asks[model.PODS]) or ()
     return NamesRequest(selector, named, int(rail) if rail else None)
 
 
-def _requirements(text: str, where: str) -> Iterator[Requirement]:
-    """Yield the terms of a label selector; raise Refused for one that kubectl would not take."""
-    terms = _COMMA.split(text) if len(text) <= MOST_SELECTOR else ()
-    matches = [_TERM.fullmatch(term.strip()) for term in terms]
-    if not matches or None in matches:
-        raise _no_selector(where)
-    for match in filter(None, matches):
+_SELECTS = "Kubernetes publishes the addresses on eth0 of the pods that spec.selector selects"
+_NOT_HEADLESS = "names of single addresses need a headless Service, and this one has a cluster IP"
+_NO_SELECTOR = f"{model.PODS} is no label selector of at most {MOST_SELECTOR} characters"
+
+
+def _faults(service: model.NamingService) -> Iterator[tuple[str, str]]:
+    """Yield why a Service cannot have names, each with what to do."""
+    asks = dict(service.annotations)
+    network, rail = asks.get(model.NETWORK, ""), asks.get(model.RAIL, "")
+    if service.selects:
+        yield _SELECTS, f"Remove spec.selector: {model.PODS} chooses the pods"
+    if service.cluster_ip != "None":
+        yield _NOT_HEADLESS, "Create it again with clusterIP: None"
+    if network and rail:
+        yield f"{model.NETWORK} and {model.RAIL} exclude each other", "Remove one of the two"
+    if network and not _NETWORK.fullmatch(network):
+        yield (
+            f"{model.NETWORK} names no network",
+            "Write its name or namespace/name",
+        )
+    if rail and not _RAIL.fullmatch(rail):
+        yield f"{model.RAIL} is no number from 0 to 999", 'Write the number of a rail, such as "0"'
+    if _requirements(asks.get(model.PODS, "")) is None:
+        yield _NO_SELECTOR, "Write it as for kubectl -l, such as app=trainer or tier in (a, b)"
+
+
+def _requirements(text: str) -> tuple[Requirement, ...] | None:
+    """Return the terms of a label selector; None for a text that kubectl would not take."""
+    terms = _COMMA.split(text) if len(text) <= MOST_SELECTOR else ("",)
+    found: list[Requirement] = []
+    for match in (_TERM.fullmatch(term.strip()) for term in terms):
+        if match is None:
+            return None
         listed = match["value"] if match["is"] else match["values"]
-        if listed is None:
-            yield Requirement(match["absent"] or match["key"], negated=bool(match["absent"]))
-            continue
-        values = frozenset(one.strip() for one in listed.split(","))
-        if not all(map(_VALUE.fullmatch, values)):
-            raise _no_selector(where)
-        yield Requirement(match["key"], values, match["is"] == "!=" or match["in"] == "notin")
-
-
-def _no_selector(where: str) -> Refused:
-    return Refused(
-        f"the annotation {model.PODS} is no label selector of at most {MOST_SELECTOR} characters",
-        remedy="Write it as for kubectl -l, such as app=trainer or tier in (a, b)",
-        where=where,
-    )
+        values = None if listed is None else frozenset(one.strip() for one in listed.split(","))
+        if not all(map(_VALUE.fullmatch, values or ())):
+            return None
+        negated = match["absent"] or match["is"] == "!=" or match["in"] == "notin"
+        found.append(Requirement(match["absent"] or match["key"], values, bool(negated)))
+    return tuple(found)
 
 
 class NamedAddresses(Frozen):
@@ -146,15 +134,15 @@ class NamedAddresses(Frozen):
 def named_addresses(
     service: model.NamingService,
     request: NamesRequest,
-    pods: Iterable[model.AddressedPod],
     world: model.NamesWorld,
     listed: Collection[EndpointKey],
 ) -> NamedAddresses:
-    """Return the endpoints of a Service, given the pods of its namespace and those now `listed`."""
+    """Return the endpoints of a Service, given those now `listed`."""
     endpoints: dict[EndpointKey, model.Endpoint] = {}
     doubts: dict[str, str] = {}
     is_found = False
-    for pod in sorted(filter(request.selects, pods), key=_age):
+    pods = filter(request.selects, world.of_namespace.get(service.namespace, ()))
+    for pod in sorted(pods, key=_age):
         cards = world.cards.get(pod.node, model.NodeCards())
         for interface in pod.interfaces:
             if not request.wants(interface, cards):
@@ -205,7 +193,7 @@ def _doubt(pod: model.AddressedPod, address: Address, world: model.NamesWorld) -
     """Return why a name must not lead to an address of a pod; "" if it is the pod's own."""
     if not spaces(pod, address, world):
         return f"nothing but the pod's annotation says that {address} is its own address"
-    names = world.holders.get(address, frozenset())
+    names = {*world.holders.get(address, ())}
     if names <= {pod.title}:
         return ""
     taken: set[str] = set()
@@ -240,9 +228,7 @@ def spaces(pod: model.AddressedPod, address: Address, world: model.NamesWorld) -
             for holding in block.holdings
             if holding.node == pod.node and holding.bits >> offset & 1
         )
-    is_others = address in world.node_addresses or world.pod_ips.get(address, frozenset()) - {
-        pod.title
-    }
+    is_others = address in world.node_addresses or set(world.pod_ips.get(address, ())) - {pod.title}
     return frozenset() if is_others else frozenset(("",))
 
 

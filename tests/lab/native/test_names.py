@@ -11,6 +11,7 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_rdma.install.installation import assignment
+from kube_rdma.names.cluster import OWN_SLICES
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.installation import objects
@@ -95,7 +96,7 @@ def test_a_service_with_a_selector_is_refused_and_a_deleted_one_takes_its_slices
         NAMESPACE,
         "endpointslices",
         "-l",
-        "endpointslice.kubernetes.io/managed-by=kube-rdma.io",
+        OWN_SLICES,
     )
     waiting.until(lab, "no slice of kube-rdma", lambda: not cluster.get(lab, *own)["items"])
     cluster.kubectl(lab, "-n", NAMESPACE, "delete", "service/rail-0")

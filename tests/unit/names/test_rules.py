@@ -34,12 +34,12 @@ def world(*pods, **more):
     for one in pods:
         for address in (each for inside in one.interfaces for each in inside.addresses):
             holders[address] = holders.get(address, frozenset()) | {one.title}
-    return model.NamesWorld({one.title: one for one in pods}, holders, **more)
+    return model.NamesWorld({one.title: one for one in pods}, {"default": pods}, holders, **more)
 
 
 def named(*pods, service=SERVICE, listed=(), **more):
     """What the Service names, by address, with whether it is ready."""
-    seen = named_addresses(service, REQUEST, pods, world(*pods, **more), listed)
+    seen = named_addresses(service, REQUEST, world(*pods, **more), listed)
     return {key[1]: each.conditions.ready for key, each in seen.endpoints.items()}
 
 
@@ -107,7 +107,7 @@ def test_a_pod_without_an_interface_has_no_name():
 )
 def test_a_pod_is_called_by_its_hostname_or_its_name(name, hostname, called):
     one = pod(name, str(ADDRESS), hostname=hostname)
-    seen = named_addresses(SERVICE, REQUEST, [one], world(one), ())
+    seen = named_addresses(SERVICE, REQUEST, world(one), ())
     assert [each.hostname for each in seen.endpoints.values()] == [called]
 
 
@@ -115,7 +115,7 @@ def test_the_limit_keeps_those_that_have_names(monkeypatch):
     monkeypatch.setattr(rules, "MOST_ENDPOINTS", 2)
     pods = [pod(name, f"198.51.100.{n}") for n, name in enumerate("abc")]
     listed = {("uid-c", "198.51.100.2")}
-    seen = named_addresses(SERVICE, REQUEST, pods, world(*pods), listed)
+    seen = named_addresses(SERVICE, REQUEST, world(*pods), listed)
     assert {key[0] for key in seen.endpoints} == {"uid-a", "uid-c"}
     assert seen.left_out == 1
 
@@ -133,7 +133,7 @@ def test_equal_addresses_of_two_networks_are_two_addresses():
     seen = world(*pods, more, pools=pools, blocks=blocks)
     found = [spaces(one, ip_address("10.0.0.5"), seen) for one in (*pods, more)]
     assert found == [{"blue"}, {"red"}, set(), {"blue"}]
-    named_pods = named_addresses(SERVICE, REQUEST, (*pods, more), seen, ())
+    named_pods = named_addresses(SERVICE, REQUEST, seen, ())
     assert {key[0] for key in named_pods.endpoints} == {"uid-p1", "uid-p2"}
     assert set(named_pods.doubts) == {"default/p3", "default/p4"}
 
@@ -141,7 +141,7 @@ def test_equal_addresses_of_two_networks_are_two_addresses():
 def test_a_pod_that_ends_gives_its_address_to_the_one_that_comes():
     old = pod("old", str(ADDRESS), created="1", deleting=True)
     new = pod("new", str(ADDRESS), created="2")
-    seen = named_addresses(SERVICE, REQUEST, [old, new], world(old, new), ())
+    seen = named_addresses(SERVICE, REQUEST, world(old, new), ())
     assert set(seen.endpoints) == {("uid-new", str(ADDRESS))}
 
 
