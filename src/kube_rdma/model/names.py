@@ -118,7 +118,7 @@ class PodReference(StatusPart):
     kind: str = "Pod"
 
 
-class Endpoint(StatusPart):
+class SliceEndpoint(StatusPart):
     """One address of a pod, and the name that it has below its Service."""
 
     addresses: tuple[str, ...]
@@ -132,7 +132,7 @@ class EndpointSliceSpec(StatusPart):
     """The content of an EndpointSlice; the API server sends null for an empty list."""
 
     address_type: FamilyName | Literal["FQDN"]
-    endpoints: tuple[Endpoint, ...] | None = None
+    endpoints: tuple[SliceEndpoint, ...] | None = None
     ports: tuple[SlicePort, ...] | None = None
 
 

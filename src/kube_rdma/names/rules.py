@@ -37,7 +37,7 @@ EndpointKey = tuple[str, str]
 """The uid of a pod, and one of its addresses: what an endpoint is known by."""
 
 
-class Requirement(Frozen):
+class LabelTerm(Frozen):
     """One term of a label selector; without values it is about the key alone."""
 
     key: str
@@ -53,7 +53,7 @@ class Requirement(Frozen):
 class NamesRequest(Frozen):
     """The addresses that a Service asks for: of which pods, on which network or rail."""
 
-    selector: tuple[Requirement, ...]
+    selector: tuple[LabelTerm, ...]
     network: str = ""  # namespace/name; empty: any
     rail: int | None = None  # None: any
 
@@ -106,10 +106,10 @@ def _faults(service: model.NamingService) -> Iterator[tuple[str, str]]:
         yield _NO_SELECTOR, "Write it as for kubectl -l, such as app=trainer or tier in (a, b)"
 
 
-def _requirements(text: str) -> tuple[Requirement, ...] | None:
+def _requirements(text: str) -> tuple[LabelTerm, ...] | None:
     """Return the terms of a label selector; None for a text that kubectl would not take."""
     terms = _COMMA.split(text) if len(text) <= MOST_SELECTOR else ("",)
-    found: list[Requirement] = []
+    found: list[LabelTerm] = []
     for match in (_TERM.fullmatch(term.strip()) for term in terms):
         if match is None:
             return None
@@ -118,14 +118,14 @@ def _requirements(text: str) -> tuple[Requirement, ...] | None:
         if not all(map(_VALUE.fullmatch, values or ())):
             return None
         negated = match["absent"] or match["is"] == "!=" or match["in"] == "notin"
-        found.append(Requirement(match["absent"] or match["key"], values, bool(negated)))
+        found.append(LabelTerm(match["absent"] or match["key"], values, bool(negated)))
     return tuple(found)
 
 
 class NamedAddresses(Frozen):
     """The endpoints that a Service is to have, and what keeps others out of it."""
 
-    endpoints: Mapping[EndpointKey, model.Endpoint]
+    endpoints: Mapping[EndpointKey, model.SliceEndpoint]
     doubts: Mapping[str, str] = {}  # a sentence, by the pod
     left_out: int = 0  # endpoints beyond MOST_ENDPOINTS
     is_found: bool = True  # a pod has an interface of the network that is asked for
@@ -138,7 +138,7 @@ def named_addresses(
     listed: Collection[EndpointKey],
 ) -> NamedAddresses:
     """Return the endpoints of a Service, given those now `listed`."""
-    endpoints: dict[EndpointKey, model.Endpoint] = {}
+    endpoints: dict[EndpointKey, model.SliceEndpoint] = {}
     doubts: dict[str, str] = {}
     is_found = False
     pods = filter(request.selects, world.of_namespace.get(service.namespace, ()))
@@ -183,10 +183,10 @@ def _conditions(
 
 def _endpoint(
     pod: model.AddressedPod, address: str, conditions: model.EndpointConditions
-) -> model.Endpoint:
+) -> model.SliceEndpoint:
     hostname = pod.hostname or (pod.name if _LABEL.fullmatch(pod.name) else None)
     reference = model.PodReference(pod.name, pod.namespace, pod.uid)
-    return model.Endpoint((address,), conditions, hostname, pod.node or None, reference)
+    return model.SliceEndpoint((address,), conditions, hostname, pod.node or None, reference)
 
 
 def _doubt(pod: model.AddressedPod, address: Address, world: model.NamesWorld) -> str:
@@ -260,7 +260,7 @@ def keys_of(spec: model.EndpointSliceSpec) -> Iterator[EndpointKey]:
 
 def sliced(
     service: model.NamingService,
-    wanted: Mapping[EndpointKey, model.Endpoint],
+    wanted: Mapping[EndpointKey, model.SliceEndpoint],
     before: Slices,
     taken: Collection[str] = (),
 ) -> Slices:

@@ -147,7 +147,7 @@ def test_a_pod_that_ends_gives_its_address_to_the_one_that_comes():
 
 # Slices.
 
-ENDPOINT = model.Endpoint(("198.51.100.5",), model.EndpointConditions(True, True, False))
+ENDPOINT = model.SliceEndpoint(("198.51.100.5",), model.EndpointConditions(True, True, False))
 NUMBERS = st.sets(st.integers(0, 400), max_size=350)
 
 
@@ -158,7 +158,7 @@ def endpoints(numbers, *, ready=True):
         address = f"fd00::{n:x}" if n % 5 == 0 else f"198.51.{100 + n // 250}.{n % 250}"
         reference = model.PodReference(f"p{n}", "default", f"uid-{n}")
         conditions = model.EndpointConditions(ready, ready, False)
-        one = model.Endpoint((address,), conditions, f"p{n}", "node-1", reference)
+        one = model.SliceEndpoint((address,), conditions, f"p{n}", "node-1", reference)
         made[f"uid-{n}", address] = one
     return made
 

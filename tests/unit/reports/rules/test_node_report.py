@@ -61,7 +61,7 @@ def test_cards_of_pools_come_with_ports_resources_and_reasons():
 
 
 def test_cards_have_the_rails_that_addresses_are_chosen_by():
-    first, second = look(hard_card(0), hard_card(1)).verdict.cards
+    first, second = node_report(look(hard_card(0), hard_card(1))).cards
     report = node_report(look(hard_card(0), hard_card(1), rails={second.id: 0}))
     assert [(one.id, one.rail) for one in report.cards] == [(first.id, None), (second.id, 0)]
     assert report_status(None, report, "2026-01-01T00:00:00Z").cards[1].rail == 0
