@@ -25,7 +25,7 @@ def kept(document: Document) -> Document:
 
 def faults(document: Document, old: Document | None) -> Iterator[str]:
     """Yield the reasons for which the server refuses a slice, or its change."""
-    kind, endpoints = document.get("addressType"), document.get("endpoints") or ()
+    kind, endpoints = document.get("addressType", ""), document.get("endpoints") or ()
     if kind not in (*_VERSIONS, "FQDN"):
         yield "addressType: Unsupported value"
     if old and old["addressType"] != kind:
