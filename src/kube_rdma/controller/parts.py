@@ -3,8 +3,7 @@
     every copy          events, metrics, health
     the copy that leads garbage collection of addresses, reports of pools, evictions, status of
                         policies, bandwidth checks, the end of a former webhook, labels of leaves,
-                        names of addresses,
-                        the operator
+                        names of addresses, the operator
 
 Opened by the command of the same name. A part that fails is begun anew, as a fresh object, while
 the others go on; all of them are cancelled when the lead is lost, or the program is asked to end.
