@@ -1,6 +1,6 @@
-"""Waits: before another try with a server, exponential with full jitter; for an event, so long.
+"""Waits: before another try with a server, with full jitter; for an event, up to a limit.
 
-All nodes of a cluster may lose their kubelet or their API server at once (an upgrade); a random
+All nodes of a cluster may lose their kubelet or their API server at once (an upgrade). A random
 share of the longest wait keeps them from coming back in step. All adapters share the formula; it is
 after "Exponential Backoff And Jitter" (AWS, 2015).
 """
@@ -10,18 +10,21 @@ from __future__ import annotations
 import asyncio
 import random
 
-FIRST = 0.2  # seconds, longest wait after the first failure
-LONGEST = 30.0  # seconds, reached after eight failures
+FIRST = 0.2  # seconds, longest wait for 0 failures; each further one doubles it
+LONGEST = 30.0  # seconds, reached with eight failures
 
 
 def full_jitter(failures: int) -> float:
-    """Return random seconds to wait after `failures` failures; the upper bound grows with them."""
+    """Return random seconds to wait; the upper bound doubles with each of `failures`.
+
+    It is FIRST for none, and LONGEST at most.
+    """
     longest = min(LONGEST, FIRST * 2 ** min(failures, 16))
     return random.uniform(0, longest)  # noqa: S311  spreads load, hides nothing
 
 
 def rarely(_failures: int) -> float:
-    """Return seconds until the next try where a person has to act first, as to grant a right."""
+    """Return 30 to 60 seconds to wait until the next try, where a person has to act first."""
     return random.uniform(LONGEST, 2 * LONGEST)  # noqa: S311  spreads load
 
 

@@ -50,11 +50,11 @@ class Refused(KubeError):
     def all(cls, faults: Sequence[Refused]) -> Refused:
         """Return one error with the first MOST_FAULTS faults, and the count of further ones.
 
-        Whoever writes a document decides how many it has, and each becomes a line of logs, Events
-        and answers.
+        One fault too many is shown in place of its count. Whoever writes a document decides how
+        many faults it has, and each becomes a line of logs, Events and answers.
         """
         first, *more = (single for fault in faults for single in _alone(fault))
-        if len(more) > MOST_FAULTS:  # one beyond them may be the count of somebody below
+        if len(more) > MOST_FAULTS:  # one beyond them may be the count of an inner error
             hidden = len(more) - MOST_FAULTS + 1
             count = Refused(f"there are {hidden} more faults", remedy="Mend these first")
             more[MOST_FAULTS - 1 :] = [count]
@@ -62,7 +62,7 @@ class Refused(KubeError):
 
 
 def refuse_all(faults: Iterable[Refused]) -> None:
-    """Raise all faults as one Refused, the first with the others in it; return if there is none."""
+    """Raise all faults as one Refused, as Refused.all makes it; return if there is none."""
     if listed := tuple(faults):
         raise Refused.all(listed)
 

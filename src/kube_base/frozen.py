@@ -1,8 +1,8 @@
-"""Frozen values: Structs, whose classes are made in 5 µs; that of a dataclass in 200 to 500.
+"""Frozen values, made with msgspec: a class of them takes 5 µs to make, a dataclass 200 to 500.
 
-Below all other files of the model. A dataclass writes the source of its methods and compiles it at
-every start of a process; a Struct has them in C. What a Struct has not (a field that is not
-compared, shown or given) stays a dataclass. See docs/decisions/0033-starting.md.
+All values of the model derive from Frozen. A dataclass writes the source of its methods and
+compiles it at every start of a process; a Struct has them in C. A class stays a dataclass where it
+needs a field that is not compared, shown or given. See docs/decisions/0033-starting.md.
 """
 
 from __future__ import annotations

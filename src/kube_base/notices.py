@@ -1,4 +1,4 @@
-"""Sentences that stand, so that a loop logs each one once, and again when it comes back.
+"""Remembers what a loop has logged, so that it logs a sentence once, and again when it comes back.
 
 Loops look again and again, and most of what they see they saw the last time. Adapters and programs
 use it, like backoff.py beside it; they choose how to log a sentence.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-MOST_TOPICS = 4096  # topics are uids of others' objects too; those of the longest silence are over
+MOST_TOPICS = 4096  # uids of others' objects are topics too; beyond it the oldest is forgotten
 
 
 class Notices:

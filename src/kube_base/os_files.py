@@ -14,7 +14,11 @@ from kube_base.errors import Unavailable
 
 
 def replace(target: Path, content: bytes, mode: int) -> None:
-    """Replace the content of `target` atomically and durably; may raise OSError."""
+    """Replace `target` by a file with this content and mode in one step; raise OSError if it fails.
+
+    The content is on disk before the file gets its name. The folder is not synced: after a power
+    failure the old file may be there.
+    """
     temporary = target.with_name(f".{target.name}.tmp")  # of no ending that a runtime reads
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -41,9 +45,9 @@ def closed_after(descriptor: int) -> Iterator[int]:
 
 @contextmanager
 def needed(path: Path | str, verb: str, needs: str) -> Iterator[None]:
-    """Raise Unavailable for an OSError of the block; `verb` is what the block does with `path`.
+    """Raise Unavailable for an OSError of the block, as "PATH cannot be VERB (why): NEEDS".
 
-    `needs` is the condition that has to hold, as the end of the error's sentence.
+    `verb` is a participle, such as "read"; `needs` is the condition that has to hold.
     """
     try:
         yield

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 
 def plain(text: str) -> str:
-    """Return the text as one line: ends of lines and tabs become blanks.
+    """Return the text as one line: newlines and tabs become blanks.
 
-    Every other character that is not printable, as an escape sequence or a bidirectional
-    override, becomes ``?``.
+    Every other character that is not printable, as an escape sequence or a bidirectional override,
+    becomes ``?``.
     """
     if text.isprintable():
         return text

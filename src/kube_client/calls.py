@@ -1,7 +1,8 @@
-"""One request, its answer and what it proves: below `objects`, `watching` and `events`.
+"""Sends one request, and notes which version of the store its answer shows.
 
-An answer is a body or a KubeError. A server that is too busy (429) says when to ask again, and is
-asked then: it has done nothing, so that is right for writes too.
+`objects` and `watching` send through it. An answer is a body or a KubeError. A server that is too
+busy (429) says when to ask again, and is asked then. It has done nothing, so that is right for
+writes too.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from kube_client.kinds import ObjectKind, Where
 
 _SILENCE = 10.0  # seconds that the server may be late in ending a watch
 _BUSY = 30.0  # seconds in all that one call waits for a server that is too busy
-_PAGE_BYTES = 4 << 20  # that a page of a list may weigh, where the one before tells
+_PAGE_BYTES = 4 << 20  # for which the next page of a list is sized, by the one before
 _PAGE_OBJECTS = 500
-_SPREAD = 1.25  # times what it says, at most: or all clients come back in step
+_SPREAD = 1.25  # times the seconds that it names, at most: else all clients come back in step
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +36,12 @@ class RequestTiming(Frozen):
     """The waits and limits of a client of the API server, in seconds, with its clock."""
 
     clock: Callable[[], float] = time.monotonic
-    pause: Callable[[int], float] = full_jitter  # after so many failures, counted from 0
-    stream: float = 450.0  # about which a stream of changes lasts, as client-go's
+    pause: Callable[[int], float] = full_jitter  # until the next try, by failures in a row
+    stream: float = 450.0  # that a stream lasts, give or take a quarter; client-go: as many
     # After it, and up to a quarter more, a watch lists again, so that a level cannot stay wrong.
     resync: float = 3600.0
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    patience: float = 0.0  # of silence that end a request, where it is shorter than the usual ones
+    patience: float = 0.0  # of silence that end a request, if fewer than ANSWER_SECONDS; 0: unset
 
 
 class Changes(Frozen):
@@ -98,7 +99,10 @@ class ApiRequests:
             limit = max(1, min(weighed, 4 * limit, _PAGE_OBJECTS))
 
     async def confirm(self, kind: ObjectKind[Any, Any], where: Where) -> None:
-        """List one object to learn the store's newest version, and note that version."""
+        """List one object to learn the store's newest version, and note that version.
+
+        A version lower than known ends all streams, as etcd was restored.
+        """
         request = make("list", kind, "", where.namespace)
         query = (*wire.selection(Where(name=where.name)), ("limit", "1"))
         mark = self.horizon.mark(kind)
@@ -109,7 +113,11 @@ class ApiRequests:
     async def stream(
         self, kind: ObjectKind[Any, Any], where: Where, version: str
     ) -> AsyncIterator[Changes]:
-        """Yield the changes after a version, until the server ends or the store goes back."""
+        """Yield an open watch of the changes after a version.
+
+        Its lines end with the server's stream, or when etcd is found restored to an earlier
+        version. Raise the error for a refusal, after the wait that a busy server asks for.
+        """
         # Spread, or all nodes that lost one server come back in step forever.
         seconds = max(1, round(self.pace.stream * random.uniform(0.75, 1.25)))  # noqa: S311
         query = (
@@ -126,7 +134,7 @@ class ApiRequests:
                 yield Changes(_until(stream.lines, era), seconds)
                 return
             refusal = stream.failure
-        if pause := _busy(request, refusal, 0.0):  # the next round is not begun before
+        if pause := _busy(request, refusal, 0.0):  # so that the caller does not ask again earlier
             await self.pace.sleep(pause)
         raise failure(request, refusal, self.program)
 

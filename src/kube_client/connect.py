@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_SILENCE = "silence"  # the topic of what is said
+_SILENCE = "silence"  # the topic of the notices about it
 _ACCEPT = (("Accept", "application/json"),)
 
 
@@ -64,9 +64,9 @@ async def connect(
     """Yield a client of the API server; it asks nothing yet.
 
     `user_agent` is ``name/version`` of the program; its name manages the fields that are written,
-    as the API server itself would take it from there. Without a file it is that which kubectl takes
-    (find_access). A context, a namespace and a user to act as stand in place of those that it
-    names. Raise Refused when it cannot be used.
+    as the API server itself would take it from there. Without `kubeconfig` the file is found as
+    kubectl does (find_access). `context`, `namespace` and `user`, to act as, stand in place of
+    those that the file names. Raise Refused when the file, or what it names, cannot be used.
     """
     access = find_access(kubeconfig, context=context)
     if user:
@@ -166,7 +166,7 @@ class Http:
     async def _upgraded(
         self, stack: AsyncExitStack, request: ApiRequest, offer: Handshake
     ) -> HttpUpgrade:
-        """Return the answer to a request that switches the protocol; ask once more after a 401."""
+        """Return the answer to a request for another protocol; after a 401 ask once more."""
         credential = await self._credential()
         asked = self._client.upgraded(self._built(request, credential, offer.headers))
         upgrade = await stack.enter_async_context(asked)

@@ -1,8 +1,9 @@
-"""Reads the credentials that `kubeconfig` names: token, password, certificate, plugin.
+"""Reads the credentials that `kubeconfig` names: a token, a password, or what a plugin prints.
 
-What can change is read again: a token's file after a minute and when the server no longer accepts
-the token (the kubelet rotates it), a plugin's answer when it expires or is no longer accepted. No
-message holds a secret; a plugin's own words of failure, on its standard error, are shown.
+`tls` reads client certificates in files. What can change is read again: a token's file after a
+minute, and when the server no longer accepts the token (the kubelet rotates it). A plugin is run
+again when its answer expires or is no longer accepted. No message holds a secret; a plugin's own
+words of failure, on its standard error, are shown.
 
 Document: Kubernetes, Authentication, "client-go credential plugins".
 """
@@ -152,14 +153,14 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """The user at the terminal: whether stdin and stderr of this process are one."""
+    """The user at the terminal: whether stdin (`types`) and stderr (`reads`) are a terminal."""
 
     types: bool
     reads: bool
 
     @classmethod
     def here(cls) -> Person:
-        """Return whether this process has a terminal at stdin (`types`) and at stderr (`reads`)."""
+        """Return what this process has: a terminal at stdin (`types`), and at stderr (`reads`)."""
         streams = (sys.stdin, sys.stderr)
         return cls(*(stream is not None and stream.isatty() for stream in streams))
 
@@ -167,7 +168,8 @@ class Person:
 class CredentialPlugin:
     """A program that prints an ExecCredential; its answer is kept for as long as it is good.
 
-    A person sees its questions as they come, may type the answers, and waits as long as he likes.
+    At a terminal its questions are shown as they come, the user may type answers, and it may take
+    any time.
     """
 
     def __init__(
@@ -186,7 +188,7 @@ class CredentialPlugin:
         self._lock = asyncio.Lock()  # it runs once, however many requests wait for it
 
     async def read(self) -> Credential:
-        """Return the plugin's credential; run the plugin if there is none or it expires."""
+        """Return the plugin's credential; run the plugin if there is none or it expires soon."""
         async with self._lock:
             expired = self._expiry is not None and self._now() + _BEFORE_EXPIRY >= self._expiry
             if self._kept is None or expired:
@@ -255,7 +257,10 @@ class CredentialPlugin:
         return self._plugin.interactive_mode != "Never" and self._person.types
 
     def _info(self) -> dict[str, Any]:
-        """Return the ExecCredential that the plugin gets: the cluster, and whether it may ask."""
+        """Return the ExecCredential that the plugin gets: whether it may ask, and the cluster.
+
+        The cluster is in it only for a plugin with provideClusterInfo.
+        """
         spec: dict[str, Any] = {"interactive": self._interactive}
         if self._plugin.provide_cluster_info:
             entry: dict[str, Any] = msgspec.to_builtins(self._access.server)

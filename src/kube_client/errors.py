@@ -1,6 +1,6 @@
 """Sorts the API server's refusals by who has to act.
 
-    Unavailable     no answer, 429, 5xx: the same again can help
+    Unavailable     no answer, 408, 429, 5xx: the same again can help
     ├── Expired     410: list again, which a watch does by itself
     └── Conflict    the object is not as the caller believed: read it again, then decide again
     Refused         403 (RBAC, admission), 401, 422, other 4xx, 500 of fields that are not defined
@@ -30,19 +30,21 @@ class WebsocketFault(Exception):
 
 
 class Lost(StrEnum):
-    """The reason why a write on condition of an object's state did not take place."""
+    """The reason of a Conflict: how an object differs from what a request requires."""
 
     CHANGED = "changed"  # somebody wrote it since it was read, or it is another object by now
     EXISTS = "exists"  # there is one of this name already
     GONE = "gone"  # there is none of this name
 
 
-# Seen of 1.30, where 1.36 answers 404: it compares the uid of a replaced object with that of none.
+# Ends the 409 of 1.30 for a replace of an object that is gone, whose uid it compares with that of
+# none; 1.36 answers 404.
 _UID_OF_NONE = "UID in object meta:"
-# Of 403 while the objects of a definition are being deleted; then it is gone, or was made anew
-# (apiextensions-apiserver, pkg/apiserver/customresource_handler.go; seen of 1.36).
+# In a 403 while the objects of a definition are being deleted; afterwards the definition is gone,
+# or was made anew (apiextensions-apiserver, pkg/apiserver/customresource_handler.go; seen of 1.36).
 _TERMINATING = "while custom resource definition is terminating"
-# Of 500 for a whole server-side apply (structured-merge-diff, typed; seen of 1.36).
+# In the 500 for a server-side apply with a field that the definition lacks (structured-merge-diff,
+# typed; seen of 1.36).
 _UNDECLARED = "field not declared in schema"
 _ACCOUNT = "system:serviceaccount:"
 _USER = re.compile(r'User "([^"]+)" cannot ')  # of RBAC's refusals
@@ -50,7 +52,10 @@ _INSTALL = "Install the custom resource definitions that belong to this version 
 
 
 class Conflict(Unavailable):
-    """An object's state is not the one that the caller's write requires; nothing was written."""
+    """The error for an object that is not in the state that a request requires.
+
+    A write that ends so has changed nothing. A read ends so where there is no such object.
+    """
 
     def __init__(self, message: str, lost: Lost) -> None:
         self.lost = lost
@@ -62,7 +67,7 @@ class Expired(Unavailable):
 
 
 class NotInstalled(Refused):
-    """The API server has no such kind of object, as when its definition is not installed."""
+    """The error for a kind that the API server does not have, as when its CRD is not installed."""
 
 
 class _Cause(msgspec.Struct, rename="camel"):
@@ -155,7 +160,7 @@ def _forbidden(refusal: _Refusal) -> KubeError:
 
 
 def _role(refusal: _Refusal) -> str:
-    """Return in words whose role lacks a right: a person's by name, or the program's."""
+    """Return in words whose role lacks a right: a user by name, or the program."""
     user = _USER.search(refusal.message)
     if user and not user[1].startswith(_ACCOUNT):
         return f"a role of {user[1]}"
@@ -197,7 +202,10 @@ def _conflict(refusal: _Refusal) -> KubeError:
 
 
 def _invalid(refusal: _Refusal) -> KubeError:
-    """Return the error for a 422: Conflict where the uid differs, else a Refused."""
+    """Return the error for a 422, and for each 4xx that is not in _ERRORS.
+
+    It is a Conflict where the uid differs, else Refused.
+    """
     if any(cause.field == "metadata.uid" for cause in _causes(refusal.status)):
         return Conflict(f"Cannot {refusal.request}: it is another object by now.", Lost.CHANGED)
     return Refused(

@@ -1,11 +1,10 @@
-"""Finds out that the store behind the API server went back to an earlier hour.
+"""Finds out that etcd behind the API server was restored to an earlier version.
 
 Part of calls.py beside it, one for each API server that a process speaks to. Etcd counts its
 writes, and every object, list and change has that count as its version. Restored from a backup it
-counts from there, and the API server then serves a watch from a later version without an error and
-in silence: nothing shows it but an answer with a lower version than one before. Versions of one
-resource can be compared as numbers (KEP-5504); those of two cannot, for each may have an etcd of
-its own.
+counts from there. The API server then serves a watch from a later version without an error and in
+silence. Only an answer with a lower version than an earlier one shows it. Versions of one resource
+can be compared as numbers (KEP-5504); those of two cannot, for each may have an etcd of its own.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ class SentMark(Frozen):
 
 
 class Horizon:
-    """The newest versions of objects that this process has seen from the store.
+    """The newest versions of resources and objects that this process has seen.
 
-    `era` is the store's present life: an event that is set when the store went back.
+    `era` is an event that is set, and replaced by a new one, when etcd is found restored.
     """
 
     def __init__(self) -> None:
@@ -53,8 +52,8 @@ class Horizon:
     def shown(self, kind: ObjectKind[Any, Any], version: str, mark: SentMark | None = None) -> None:
         """Note a version from a watch; with a `mark`, the store's newest from a list or a write.
 
-        A list reads the store's present version, and a write makes it. What was asked for in an
-        earlier life tells nothing of this one.
+        A list reads the store's present version, and a write makes it. Nothing is noted of a
+        request that was sent before etcd was found restored.
         """
         number = _number(version)
         if mark and mark.era is not self.era:
@@ -65,7 +64,7 @@ class Horizon:
         self._newest[resource] = max(self._newest.get(resource, 0), number)
 
     def read(self, kind: ObjectKind[Any, Any], stored: Stored[Any, Any], mark: SentMark) -> None:
-        """Check an object that was read: an older version than known shows that it went back.
+        """Check an object that was read: an older version than known shows that etcd was restored.
 
         `mark` was taken before the request was sent.
         """
@@ -94,7 +93,10 @@ class Horizon:
             self.went_back()
 
     def went_back(self) -> None:
-        """Forget all versions, as the store went back: end all watches, so that they list again."""
+        """Forget all versions and end all watches, so that they list again; call the listeners.
+
+        This is for an etcd that was restored to an earlier version.
+        """
         self.era.set()
         self.era = asyncio.Event()
         self._newest.clear()

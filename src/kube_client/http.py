@@ -23,13 +23,13 @@ from kube_client.route import ProxyServer, ServerRoute
 from kube_client.silence import Silence
 
 ANSWER_SECONDS = 30  # of silence before an answer is given up; client-go gives a connection as many
-NOTICE_SECONDS = 5  # of silence before people are told
+NOTICE_SECONDS = 5  # of silence before it is logged
 _KEPT = 8  # idle connections
 _IDLE_SECONDS = 60.0  # a Go server closes an idle connection after 90
 _CHUNK = 1 << 16
 _NEXT_ADDRESS = 0.25  # seconds until the next address of a name is tried beside the first
 
-# Packets that ask a silent peer whether it is there, at once after 15 s as Go does.
+# TCP keepalive: probes to a silent peer, the first after 15 s, as Go does.
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
@@ -77,7 +77,7 @@ class HttpConnection:
         self._state = h11.Connection(h11.CLIENT)
         self._idle_since = time.monotonic()
         self.answered = False  # whether a byte of the current answer came
-        self._switched = False  # what came behind a switch was read
+        self._switched = False  # whether the bytes that came with status 101 were read
 
     @property
     def usable(self) -> bool:
@@ -112,7 +112,10 @@ class HttpConnection:
                 raise h11.RemoteProtocolError("the connection was closed without an answer")
 
     async def body(self, seconds: float) -> AsyncGenerator[bytes, None]:
-        """Yield the answer's body as it comes; afterwards the connection can be used again."""
+        """Yield the body of the answer as it comes.
+
+        When it was read to its end, the connection can be used again.
+        """
         while isinstance(event := await self._next(seconds), h11.Data):
             yield bytes(event.data)
         if self._state.our_state is h11.DONE and self._state.their_state is h11.DONE:
@@ -120,7 +123,10 @@ class HttpConnection:
             self._idle_since = time.monotonic()
 
     async def read(self) -> bytes:
-        """Return bytes of the other protocol after a switch; none when the server has closed."""
+        """Return bytes of the other protocol after an HTTP upgrade (101).
+
+        They are empty when the server has closed the connection.
+        """
         first, _ = self._state.trailing_data
         if first and not self._switched:
             self._switched = True
@@ -128,12 +134,12 @@ class HttpConnection:
         return await self._reader.read(_CHUNK)
 
     async def write(self, data: bytes) -> None:
-        """Send bytes of the protocol that was switched to."""
+        """Send bytes of the other protocol, after an HTTP upgrade (101)."""
         self._writer.write(data)
         await self._writer.drain()
 
     async def tunnel(self, host: str, proof: Pairs) -> None:
-        """Ask a proxy for a tunnel to `host`, with its port; OSError when it makes none."""
+        """Ask a proxy for a tunnel to `host` (with its port); raise OSError when it makes none."""
         request = HttpRequest("CONNECT", host, (("Host", host), *proof))
         answer = await self.ask(request, ANSWER_SECONDS)
         if not 200 <= answer.status_code < 300:
@@ -172,7 +178,7 @@ class HttpUpgrade(Frozen):
 
 
 class HttpClient:
-    """The connections to one server. `tls` makes what a new one needs; None for plain HTTP.
+    """The connections to one server. `tls` makes the TLS context of a new one; None for plain HTTP.
 
     `notice` is called when the server is silent for some seconds, before it is given up.
     """

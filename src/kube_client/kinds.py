@@ -23,7 +23,7 @@ V = TypeVar("V")
 W = TypeVar("W")
 
 Pairs = tuple[tuple[str, str], ...]
-"""Labels or annotations, sorted by key."""
+"""Pairs of name and value: labels and annotations (sorted when read), headers, a query."""
 
 
 class ObjectCodec(Frozen, Generic[T]):
@@ -61,13 +61,13 @@ class ObjectKind(Frozen, Generic[S, U]):
     content: str = "spec"
     page: int = 500  # objects that a list asks for at first; few, where others make them large
     annotations: Callable[[str], bool] = lambda _: True  # which of them are read, by key
-    # Listed after each stream that broke off: an older object shows a restored store, however many
-    # writes it had since.
+    # Listed after each stream that broke off: an older object shows that etcd was restored, however
+    # many writes it had since.
     is_listed_in_doubt: bool = False
 
     @property
     def api_version(self) -> str:
-        """The kind's group and version, as in the field apiVersion."""
+        """Return the kind's group and version, as in the field apiVersion."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def read_as(self, spec: ObjectCodec[V], status: ObjectCodec[W]) -> ObjectKind[V, W]:
@@ -77,7 +77,10 @@ class ObjectKind(Frozen, Generic[S, U]):
 
 
 class Owner(Frozen):
-    """An object that owns another: Kubernetes deletes both together (metadata.ownerReferences)."""
+    """An owner of an object (metadata.ownerReferences).
+
+    Kubernetes deletes the object when its last owner is gone.
+    """
 
     api_version: str
     kind: str
@@ -90,8 +93,8 @@ class Owner(Frozen):
 class Stored(Frozen, Generic[S, U]):
     """An object as the API server holds it.
 
-    `spec` is decoded from an empty document where the object has none, `status` is None then.
-    `version` is opaque: fit to be equal or not, and to be handed back.
+    `spec` is decoded from an empty document where the object has none; a missing `status` is None.
+    `version` is opaque to callers, who compare it for equality and hand it back.
     """
 
     name: str
@@ -132,8 +135,9 @@ class Wanted(Frozen, Generic[S]):
 class Where(Frozen):
     """A selection of objects of a kind: all fields that are set must hold.
 
-    `labels` and `fields` are written as for kubectl: ``a=b,c``, ``spec.nodeName=node-1``. Of custom
-    resources the server knows only the fields metadata.name and metadata.namespace.
+    `labels` and `fields` are written as for kubectl: ``a=b,c``, ``spec.nodeName=node-1``. Of a
+    custom resource the server knows the fields metadata.name, metadata.namespace and the
+    selectableFields of its definition.
     """
 
     namespace: str = ""

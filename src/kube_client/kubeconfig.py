@@ -138,8 +138,8 @@ def find_access(
     """Return the server, user and namespace of this process, found as kubectl does.
 
     Without a file: the files that KUBECONFIG lists, else ``~/.kube/config``, else, where these say
-    nothing, the pod's service account; a `context` is one of files. Raise Refused when there is
-    none, or one that cannot be used.
+    nothing, the pod's service account. A `context` is looked for in files alone. Raise Refused when
+    there is none, or one that cannot be used.
     """
     if kubeconfig:
         return read_access((kubeconfig,), context)
@@ -163,9 +163,10 @@ def _say_something(paths: Iterable[Path]) -> bool:
 
 
 def read_access(paths: Iterable[Path], chosen: str = "") -> Access:
-    """Return a context of kubeconfig files; of one name the first file's counts. Raise Refused.
+    """Return the `chosen` context of kubeconfig files, else the current one.
 
-    The one that is `chosen`, else the current one.
+    Of entries with one name, the one in the first file counts. Raise Refused for a context that is
+    missing or has faults.
     """
     paths = [path.expanduser() for path in paths]
     merged = _merge([(_read(path), path) for path in paths])
@@ -252,9 +253,9 @@ def _read(path: Path) -> _KubeconfigFile:
 
 
 def _of_yaml(data: bytes, path: Path) -> Any:
-    """Decode a YAML kubeconfig; raise Refused.
+    """Decode a YAML kubeconfig; raise Refused for a text that is no YAML.
 
-    JSON never comes here, as importing YAML's parser takes 12 ms.
+    Valid JSON never comes here, as importing YAML's parser takes 12 ms.
     """
     import yaml
 

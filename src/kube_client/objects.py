@@ -1,6 +1,7 @@
-"""The client itself: read, compare-and-swap, apply and delete objects of any kind; watch a level.
+"""The client itself: read, compare-and-swap, apply and delete objects of any kind, and watch them.
 
-One call is one request: nothing is repeated here, for only the caller knows what a repetition
+A call is one request, but a list has pages, and begins again when one has expired. No write is
+repeated unless the server has done nothing (401, 429), for only the caller knows what a repetition
 means. **Unavailable after a write says nothing about whether it was done**: read, then decide.
 """
 
@@ -51,10 +52,10 @@ class Cluster:
         namespace: str = "default",
         program: str = "kube-client",
     ) -> None:
-        """Set the `program` that manages the written fields, and is named in refusals.
+        """Set up a client of the API server that `transport` reaches.
 
-        `namespace` is that of the kubeconfig's context, or of the pod this runs in. `program` is
-        named where the server refuses.
+        `namespace` is that of the kubeconfig's context, or of the pod this runs in. `program`
+        manages the fields that are written, and is named where the server refuses.
         """
         self._calls = ApiRequests(transport, pace or RequestTiming(), program)
         self.managed: Pairs = (("fieldManager", program),)
@@ -62,16 +63,19 @@ class Cluster:
 
     @property
     def listeners(self) -> list[Callable[[], None]]:
-        """Return the list of functions that are called when the store went back."""
+        """Return the list of functions to call when etcd is found restored; callers add to it."""
         return self._calls.horizon.listeners
 
     def troubles(self) -> tuple[str, ...]:
-        """Return a sentence for each watch that fails now; a missing kind is no failure."""
+        """Return a sentence for each watch whose last attempt failed.
+
+        A kind that is not installed is no failure.
+        """
         errors = self._calls.troubles.values()
         return tuple(dict.fromkeys(str(e) for e in errors if not isinstance(e, NotInstalled)))
 
     def local_address(self) -> str | None:
-        """Return the IP address that this machine speaks to the API server with, once it did."""
+        """Return this machine's IP address towards the API server; None before it connected."""
         return self._calls.local_address()
 
     async def get(
@@ -116,9 +120,9 @@ class Cluster:
         return tuple(sorted(objects, key=lambda each: (each.namespace, each.name)))
 
     async def see(self, kind: ObjectKind[S, U], where: Where = EVERYWHERE) -> SeenObjects[S, U]:
-        """List objects; return a sentence for each one that cannot be decoded.
+        """Return the objects of a selection, with a sentence for each one that cannot be decoded.
 
-        Raise Unavailable without an answer.
+        Raise Unavailable without an answer, Refused for a refusal.
         """
         objects: list[Stored[S, U]] = []
         muddled: list[Muddled] = []
@@ -138,7 +142,7 @@ class Cluster:
         return SeenObjects(tuple(objects), sentences, frozenset(each.name for each in muddled))
 
     async def create(self, kind: ObjectKind[S, U], wanted: Wanted[S]) -> Stored[S, U]:
-        """Create an object; Conflict(EXISTS) when there is one of this name."""
+        """Create an object; raise Conflict(EXISTS) when there is one of this name."""
         request = make("create", kind, "", wanted.namespace)
         body = wire.document(kind, wanted)
         return await self._written(kind, replace(request, query=self.managed, body=body))
@@ -146,8 +150,9 @@ class Cluster:
     async def replace(self, kind: ObjectKind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
         """Write a changed object except its status, if nobody wrote it since it was read.
 
-        `changed` is the read object after dataclasses' `replace`. Raise Conflict(CHANGED) when
-        somebody wrote it since, Conflict(GONE) when it is gone.
+        `changed` is the read object after `replace` of kube_base.frozen. What the kind does not
+        read of it, the write removes. Raise Conflict(CHANGED) when somebody wrote it since,
+        Conflict(GONE) when it is gone.
         """
         request = make("update", kind, changed.name, changed.namespace)
         body = wire.document(kind, changed)
@@ -166,9 +171,9 @@ class Cluster:
     ) -> Stored[S, U]:
         """Apply fields on the server: `wanted` has all fields that the program manages.
 
-        An object that is missing is made. What the program said before and no longer says is taken
-        away. Refused when others own a field of it with another value, unless `force` takes it from
-        them. Needs the verbs patch and create.
+        An object that is missing is made. A field that the program applied before and `wanted`
+        lacks is removed. Raise Refused when others own a field of it with another value, unless
+        `force` takes it from them. Needs the verbs patch and create.
         """
         return await self._apply(kind, wanted, wire.document(kind, wanted), force=force)
 
@@ -184,8 +189,8 @@ class Cluster:
     ) -> Stored[S, U]:
         """Apply the status alone on the server; raise Conflict(GONE) without the object.
 
-        With `version`, that of the object it was computed from, Conflict(CHANGED) when somebody
-        wrote the object since.
+        With `version`, that of the object it was computed from, raise Conflict(CHANGED) when
+        somebody wrote the object since.
         """
         wanted: Wanted[S] = Wanted(name, namespace)
         body = wire.document(kind, wanted, status=_status(kind, status), version=version)
@@ -196,8 +201,8 @@ class Cluster:
     ) -> Stored[S, U]:
         """Write status fields into an object of this `version`; raise Conflict for another one.
 
-        For a definition that somebody else has installed: what it does not have the server leaves
-        out, where it refuses the whole of an apply (structured-merge-diff, "field not declared in
+        This suits a CRD that somebody else has installed: the server leaves out fields that it
+        lacks. An apply would be refused as a whole (structured-merge-diff, "field not declared in
         schema").
         """
         body = msgspec.json.encode(
@@ -222,7 +227,7 @@ class Cluster:
     ) -> Stored[S, U]:
         """Set or remove single labels and annotations, whoever wrote them.
 
-        Conflict(CHANGED) when the object is not that of `uid`, if there is one.
+        Raise Conflict(CHANGED) when `uid` is given and the object has another.
         """
         changes = {"labels": dict(labels), "annotations": dict(annotations), "uid": uid}
         meta = {part: change for part, change in changes.items() if change}
@@ -234,10 +239,10 @@ class Cluster:
     async def delete(
         self, kind: ObjectKind[S, U], seen: Stored[S, U], *, unchanged: bool = True
     ) -> bool:
-        """Delete the object that was `seen`; False when it is gone already.
+        """Delete the object that was `seen`; return False when it is gone already.
 
-        Conflict when another object has its name by now, or, if it has to be `unchanged`, when
-        somebody wrote it since. An object with finalizers stays until they are taken off.
+        Raise Conflict when another object has its name by now, or, if it has to be `unchanged`,
+        when somebody wrote it since. An object with finalizers stays until they are taken off.
         """
         conditions = {"uid": seen.uid} | ({"resourceVersion": seen.version} if unchanged else {})
         body = msgspec.json.encode(
@@ -257,9 +262,7 @@ class Cluster:
     ) -> AsyncGenerator[WatchEvent[S, U], None]:
         """Yield all objects and then their changes, as WatchEvents, without end.
 
-        Close it with aclosing.
-
-        Raise Refused, while iterating, when the very first list is refused.
+        Close it with aclosing. Raise Refused, while iterating, when the first list is refused.
         """
         return Level(self._calls, kind, where).run()
 

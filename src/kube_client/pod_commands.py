@@ -1,10 +1,10 @@
 """Runs commands in pods: the subresource exec, over a WebSocket.
 
-Every message of the protocol begins with a byte, its channel; the last one is a Status in JSON
-(apimachinery remotecommand: v4.channel.k8s.io, and v5, which can also close a channel; KEP-4006).
-API servers of every version speak v4, through the kubelet, which asks the runtime. Who is away
-leaves the command running: it has to end by itself, or by its stdin. How long it may take is the
-caller's to say.
+Every message of the protocol begins with a byte, its channel; the last one is a Status in JSON. The
+protocols are v4.channel.k8s.io, and v5, which can also close a channel (apimachinery remotecommand;
+KEP-4006). API servers of every version speak v4, through the kubelet, which asks the runtime. A
+client that disconnects leaves the command running: it has to end by itself, or when its stdin ends.
+The caller limits how long it may take.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kube_client.wire import ApiRequest, Websocket
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
 MOST_OUTPUT = 1 << 16  # bytes of one command by default; perftest's longest table has 3 kB
-END_SECONDS = 5.0  # that a server which is asked to end may take
+END_SECONDS = 5.0  # that a command of `serving` may take to end when it is asked to
 _SHOWN = 300  # characters of what a program printed that a person gets to see
 
 
@@ -84,7 +84,10 @@ class AwaitedLine:
 
     @property
     def kept(self) -> int:
-        """Return the kept bytes of the unfinished line: at most one more than the awaited line."""
+        """Return how many bytes of the unfinished line are kept.
+
+        They are at most one more than the awaited line has.
+        """
         return len(self._rest)
 
     def add(self, data: bytes) -> None:
@@ -104,8 +107,9 @@ class AwaitedLine:
 class PodCommands:
     """Commands in containers of pods, with the rights of a cluster's client.
 
-    Without a name it is the first container. `most` is how many bytes a command may print; a server
-    that is asked to end is waited for no longer than `end_seconds`.
+    Without the name of a container, the pod must have only one (API server, validateContainer).
+    `most` is how many bytes a command may print to stdout, and to stderr. A command of `serving`
+    that is asked to end is awaited for at most `end_seconds`.
     """
 
     def __init__(
@@ -130,7 +134,7 @@ class PodCommands:
         stdin: str = "",
         container: str = "",
     ) -> str:
-        """Return the output of a command; raise Unavailable when it fails.
+        """Return what a command prints to stdout; raise Unavailable when it fails.
 
         Before v5 its stdin has no end: a reader has to know by itself when it is done.
         """
@@ -152,9 +156,9 @@ class PodCommands:
     ) -> AsyncIterator[None]:
         """Start a command, wait for its line `until`, and keep it running for the block.
 
-        Its stdin ends with the connection, however that ends. Before v5 a read goes on there, so it
-        gets an empty line at the end of the context, which waits for the command's end a little.
-        Raise Unavailable when the command ends without the line `until`.
+        Its stdin ends with the connection, however that ends. Before v5 a read of stdin does not
+        end there. So the command gets an empty line at the end of the block, which waits up to
+        `end_seconds` for its end. Raise Unavailable when the command ends without the line `until`.
         """
         output, line = CommandOutput(self._most), AwaitedLine(until)
         request = _request(namespace, pod, argv, stdin=True)

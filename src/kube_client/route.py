@@ -34,7 +34,7 @@ class ProxyServer:
 
 
 class ServerRoute(Frozen):
-    """A server's address, the name in its certificate, and the prefix of its paths."""
+    """A server's address, the name in its certificate, the prefix of its paths, and its proxy."""
 
     host: str
     port: int
@@ -88,7 +88,10 @@ def _from_environment(scheme: str, host: str, port: int, environment: Mapping[st
 
 
 def _is_direct(host: str, port: int, exceptions: str) -> bool:
-    """Return whether NO_PROXY excludes a host: by address, network, name or suffix."""
+    """Return whether a host needs no proxy: it is this machine, or NO_PROXY excludes it.
+
+    NO_PROXY has addresses, networks, names and suffixes.
+    """
     address = _address(host)
     if host == "localhost" or (address and address.is_loopback):
         return True

@@ -1,9 +1,9 @@
 """Limits the silence of a server in turns of this process, and not by the clock.
 
-On a node with a tenth of a processor, a clock runs out while the answer lies in the socket: the
+On a node with a tenth of a processor, a clock runs out while the answer lies in the socket. The
 process had no turn to read it. So a limit here ends in ticks, each of which needs a turn of the
-event loop, and what came in meanwhile is read before the last one is counted. A silence that is not
-yet at its end wakes nobody.
+event loop. What came in meanwhile is read before the last one is counted. Before these ticks one
+timer stands for all, so that a waiting process is not woken each second.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ TURNS = 5  # ticks at the end: more than what a new connection needs, its handsh
 class Silence:
     """A timeout for a silent server: ``async with Silence(30): await answer``.
 
-    It counts only seconds in which this process runs: one that is starved or stopped waits for
-    longer. `notice` is called after `notice_after` seconds of silence.
+    Its last TURNS seconds count only while this process runs: one that is starved or stopped waits
+    for longer. `notice` is called after `notice_after` seconds of silence.
     """
 
     def __init__(

@@ -43,7 +43,10 @@ def client_context(access: Access, certificate: bytes = b"") -> ssl.SSLContext:
 
 
 def read_authority(access: Access) -> bytes:
-    """Return the CA certificates to trust, as PEM; empty for the system's. Raise Refused."""
+    """Return the CA certificates to trust, as PEM; empty for those of the system.
+
+    Raise Refused when they cannot be read.
+    """
     server = access.server
     path, data = server.certificate_authority, server.certificate_authority_data
     return _pem("certificate-authority", path, data, access.where)
@@ -61,7 +64,7 @@ def _trust(context: ssl.SSLContext, authority: bytes, where: str) -> None:
 
 
 def _show(context: ssl.SSLContext, certificate: bytes, where: str) -> None:
-    """Load a client certificate that is in memory, by a temporary file as OpenSSL needs one."""
+    """Load a client certificate through a file in memory (memfd), as OpenSSL takes only files."""
     descriptor = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, certificate)
@@ -77,7 +80,10 @@ def _show(context: ssl.SSLContext, certificate: bytes, where: str) -> None:
 
 
 def _pem(name: str, path: str, data: str, where: str) -> bytes:
-    """Return the content of the file, or the decoded base64 text; empty when both are missing."""
+    """Return the content of the file, or the decoded base64 text; empty when both are missing.
+
+    Raise Refused for an unreadable file or a text that is not base64.
+    """
     if not path:
         try:
             return base64.b64decode("".join(data.split()), validate=True)

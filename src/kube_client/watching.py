@@ -1,13 +1,13 @@
-"""A level that heals itself: what is there, reported as changes.
+"""Watches objects of a kind: lists them, follows changes, and lists again to mend what it missed.
 
-    list ─► stream ─► stream ─► … an hour, 410, the store went back ─► list
+    list ─► stream ─► stream ─► … an hour, 410, etcd restored to an earlier version ─► list
 
 A round is a stream of changes, which begins where the one before ended. A list reports only what
-differs from what was reported before, so a missed change is put right by the next one. Where a
-stream broke off or began badly, the server may have been restored, and would go on in silence: the
-store's version is asked for before the next one (`horizon`), or the level is listed where its kind
-says so. Whatever shows a process that the store went back ends all of its streams. Between two
-rounds lies a jittered pause, longer after each failure.
+differs from what was reported before, so a missed change is put right by the next list. Where a
+stream broke off or began badly, etcd may have been restored to an earlier version, and a new stream
+would be silent. So the store's version is asked for before the next stream (`horizon`), or the
+objects are listed, for kinds that say so. When a process finds out that etcd was restored, all of
+its streams end. Between two rounds lies a jittered pause, longer after each failure.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class Deleted(Frozen):
 
 
 class Muddled(Frozen):
-    """An object that exists and whose codec cannot decode it; `why` is a sentence."""
+    """An event of a watch: an object exists that its kind's codec cannot decode.
+
+    `why` is a sentence.
+    """
 
     name: str
     namespace: str
@@ -74,14 +77,14 @@ class Cut(Frozen):
 
 
 WatchEvent = Changed[S, U] | Deleted | Muddled | Synced | Cut
-"""What a watch yields."""
+"""An event that a watch yields."""
 
 
 class Level(Generic[S, U]):
     """A watch of a selection of objects. `run` yields WatchEvents without end.
 
-    Raise Refused when the very first list is refused (RBAC, no such resource). Later refusals are
-    a Cut: an API server that starts forbids for seconds what it will allow.
+    Until the first Synced it raises Refused for a refusal (RBAC, no such resource). Later refusals
+    are a Cut: an API server that starts forbids for seconds what it will allow.
     """
 
     def __init__(self, calls: ApiRequests, kind: ObjectKind[S, U], where: Where) -> None:
@@ -93,12 +96,12 @@ class Level(Generic[S, U]):
         self._version = ""  # up to which all was reported; none before the first list
         self._due = inf  # when the next list is
         self._era = calls.horizon.era
-        self._is_sure = True  # nothing happened since that may have been a restore
+        self._is_sure = True  # whether nothing happened since that may have been a restore of etcd
         self._synced = False
         self._cut = False
 
     async def run(self) -> AsyncGenerator[WatchEvent[S, U], None]:
-        """Yield the events of the watch without end; list again after each failure."""
+        """Yield the events of the watch without end; begin another round after each failure."""
         pace = self._calls.pace
         failures = 0
         while True:
@@ -148,7 +151,7 @@ class Level(Generic[S, U]):
 
     @property
     def _is_over(self) -> bool:
-        """Return whether the store went back since the last list."""
+        """Return whether etcd was found restored to an earlier version since the last list."""
         return self._era is not self._calls.horizon.era
 
     def _sync(self) -> Synced:
@@ -176,14 +179,14 @@ class Level(Generic[S, U]):
         self._due = self._calls.pace.clock() + hour * (1 + random.uniform(0, _SPREAD))  # noqa: S311
 
     def _judge(self, new: wire.Identity, version: str) -> None:
-        """Check one object of a list: a version older than known shows that the store went back."""
+        """Check one object of a list: a version older than known shows that etcd was restored."""
         if not self._is_over:
             old = self._reported.get(new.key)
             reported = old.version if old else ""
             self._calls.horizon.listed(self._kind, new, version, reported)
 
     def _follow(self, change: str, item: msgspec.Raw) -> Iterator[WatchEvent[S, U]]:
-        """Yield the event in a line of the watch's stream, if any."""
+        """Yield the events in a line of the watch's stream, if any; raise the error in an ERROR."""
         if change == "ERROR":
             kind = self._kind
             request = wire.ApiRequest("watch", kind.group, kind.version, kind.plural)

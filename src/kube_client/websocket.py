@@ -1,7 +1,7 @@
-"""WebSockets (RFC 6455) over a connection that the API server has switched.
+"""WebSockets (RFC 6455) over a connection that the API server has upgraded (101).
 
-wsproto knows frames, http the connection; here is what stands between: the words of the handshake,
-and messages of bytes in both directions. Pings are answered, for load balancers count silence.
+wsproto knows frames, http the connection; here are the headers of the handshake, and messages of
+bytes in both directions. Pings are answered, for load balancers count silence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ MOST_BYTES = 1 << 20  # of one message; what a kubelet sends has 32 KiB
 
 
 class Octets(Protocol):
-    """The part of http.HttpConnection that a WebSocket needs: raw bytes after the switch."""
+    """The part of http.HttpConnection that a WebSocket needs.
+
+    It carries raw bytes after the HTTP upgrade (101).
+    """
 
     async def read(self) -> bytes:
         """Return the next bytes; none at the end of the connection."""
@@ -57,7 +60,11 @@ class Handshake:
         )
 
     def accepted(self, headers: Mapping[str, str]) -> str:
-        """Return the subprotocol that the server chose; raise WebsocketFault when it chose none."""
+        """Return the subprotocol that the server chose.
+
+        Raise WebsocketFault for an answer that opens no WebSocket, or names a subprotocol not
+        offered.
+        """
         if headers.get("sec-websocket-accept") != accept(self._key):
             raise WebsocketFault("it switches to something that is not a WebSocket")
         protocol = headers.get("sec-websocket-protocol", "")
@@ -73,7 +80,10 @@ def accept(key: bytes) -> str:
 
 
 class OpenWebsocket:
-    """An open WebSocket on an HTTP connection; `asking` turns its faults into Unavailable."""
+    """An open WebSocket on an HTTP connection.
+
+    `asking` returns a context that turns a fault of its block into Unavailable.
+    """
 
     def __init__(
         self,
@@ -97,7 +107,10 @@ class OpenWebsocket:
             await self._octets.write(self._state.send(BytesMessage(message)))
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """Yield whole messages until the server closes; raise Unavailable when it breaks off."""
+        """Yield whole messages until the server closes; raise Unavailable when it breaks off.
+
+        A text message is yielded empty: the protocols spoken here have none.
+        """
         parts = bytearray()
         while True:
             with self._asking():
@@ -126,7 +139,7 @@ class OpenWebsocket:
 def _well_closed(event: CloseConnection) -> None:
     """Raise WebsocketFault when a WebSocket was closed with a code that means a failure.
 
-    (RFC 6455, section 7.4.1.)
+    RFC 6455, section 7.4.1, has the codes.
     """
     if event.code not in _WELL:
         raise WebsocketFault(f"it breaks the WebSocket off: {event.reason or int(event.code)}")

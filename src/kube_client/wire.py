@@ -1,7 +1,8 @@
-"""Requests and answers as the API server speaks them, and the two ways to carry them.
+"""Requests and answers as the API server speaks them, and the protocol of what carries them.
 
-`objects` and `watch` make Requests and read Answers; a `Transport` carries them: `connect` to a
-real server, `fake` to one in memory. Documents: Kubernetes API Concepts; apimachinery meta/v1.
+`calls`, `objects` and `watching` make an ApiRequest and read an Answer. A Transport carries them:
+`connect.Http` to a real server, a fake of kube_rdma_testing to one in memory. Documents: Kubernetes
+API Concepts; apimachinery meta/v1.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Transport(Protocol):
     ) -> AbstractAsyncContextManager[Websocket | Answer]:
         """Open a WebSocket with one of these subprotocols, the best first.
 
-        Else yield the refusal.
+        Yield the API server's answer instead where it refuses.
         """
         ...
 
@@ -163,7 +164,7 @@ class _Meta(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class _ReadMeta(_Meta):
-    """The metadata of an object that is read, without unneeded annotations."""
+    """The metadata of an object that is read; annotations are decoded only as its kind asks."""
 
     annotations: dict[str, msgspec.Raw] | None = None  # type: ignore[assignment]
 
@@ -247,7 +248,7 @@ Status = TypeVar("Status")
 
 
 def parse(data: bytes | msgspec.Raw, what: type[Named]) -> Named:
-    """Decode a JSON document of the API itself, such as a list; raise Unavailable for another."""
+    """Decode a JSON document of the API itself, such as a list; raise Unavailable if it is none."""
     try:
         return _decoded(data, what)
     except Undecodable as error:
@@ -348,7 +349,8 @@ def document(
 ) -> bytes:
     """Return an object as JSON for writing; a Stored includes its uid and version.
 
-    Only the object of a `version` is written, if there is one.
+    With a `version`, the server writes only an object of that version. Raise TypeError for a spec
+    whose codec only reads.
     """
     meta = _Meta(
         name=item.name,
