@@ -1,6 +1,6 @@
 """The one decoder for JSON that others wrote: pods, plugins, the API server, files of the host.
 
-Every part reads such bytes, and each decoder of the libraries has failures of its own: too deep is
+Every part reads such bytes, and each decoder of the libraries has failures of its own. Too deep is
 a RecursionError, bad text a UnicodeError, a number too long a ValueError. An exception that nobody
 expects ends more than the one call, so here all of them are Undecodable. tests/house forbids the
 libraries' decoders elsewhere.

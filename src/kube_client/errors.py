@@ -6,8 +6,8 @@
     Refused         403 (RBAC, admission), 401, 422, other 4xx, 500 of fields that are not defined
     └── NotInstalled 404 of a whole resource
 
-A Conflict is Unavailable to whoever does not look closer, since trying again is right for both; it
-lives here because only a caller of this client can tell what to read again.
+A Conflict is Unavailable to whoever does not look closer, since trying again is right for both. It
+lives here because only a caller of this client knows what to read again.
 """
 
 from __future__ import annotations

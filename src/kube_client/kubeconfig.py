@@ -2,7 +2,7 @@
 
 Where the flow begins: `connect` asks here once; `credentials`, `tls` and `route` work with the
 result. Files that KUBECONFIG lists are merged as kubectl does it: the first file that has a name
-wins with the whole entry, and paths in a file are relative to it. Whatever is wrong is Refused with
+wins with the whole entry. Paths in a file are relative to it. Whatever is wrong is Refused with
 file and field; what a file says of tokens, keys and passwords is never shown.
 
 Documents: Kubernetes, "Organizing Cluster Access Using kubeconfig Files"; client-go, clientcmd.

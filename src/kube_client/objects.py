@@ -41,7 +41,7 @@ class SeenObjects(Frozen, Generic[S, U]):
 class Cluster:
     """One API server. All methods raise Unavailable without an answer and Refused for a refusal.
 
-    Conflict (an Unavailable, `errors`) tells that the object is not as the caller believed.
+    Conflict, an Unavailable (`errors`), means that the object is not as the caller believed.
     """
 
     def __init__(

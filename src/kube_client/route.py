@@ -1,7 +1,7 @@
 """The way to a server, as a kubeconfig and the environment name it: address, name, proxy.
 
 HTTPS_PROXY, HTTP_PROXY and NO_PROXY are read as Go reads them, so that a program takes the way that
-kubectl takes; a kubeconfig's own proxy-url comes first. A proxy is asked for a tunnel by HTTP or by
+kubectl takes. A kubeconfig's own proxy-url comes first. A proxy is asked for a tunnel by HTTP or by
 SOCKS5, and resolves the server's name itself, with socks5 as with socks5h.
 """
 

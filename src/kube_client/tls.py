@@ -1,7 +1,7 @@
 """Makes the TLS of one new connection: authorities that it trusts, certificate that it shows.
 
-It is made anew for each connection, from files as they are then, so that an authority or a
-certificate that was rotated is taken into use. Keys never reach the disk.
+It is made anew for each connection, from files as they are then. So an authority or a certificate
+that was rotated is taken into use. Keys never reach the disk.
 """
 
 from __future__ import annotations

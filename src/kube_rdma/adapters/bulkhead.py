@@ -1,10 +1,10 @@
 """Puts walls between the parts of a program: an unexpected failure ends one part, not all of them.
 
 A program is a group of tasks, and an exception of one cancels the others. So every part runs in
-`kept`, which logs a failure, counts it and starts the part again; work of one caller runs in
+`kept`, which logs a failure, counts it and starts the part again. Work of one caller runs in
 `contained`, and work on one object of many in `ObjectWalls`. Only two things end a program:
-somebody asks it to end, or a part raises what it says is the end (the kubelet's folder is gone, so
-the container has to be made anew). For adapters and programs alike;
+somebody asks it to end, or a part raises an error of the type `ends`. Such is a kubelet's folder
+that is gone, so that the container has to be made anew. Adapters and programs use it alike;
 docs/decisions/0013-liveness.md.
 """
 
@@ -24,10 +24,10 @@ from kube_base.frozen import Frozen
 from kube_base.notices import Notices
 
 failures: Counter[str] = Counter()
-"""How often each part of this process has failed, by its name; metrics tell it."""
+"""The number of failures of each part of this process, by its name, for the metrics."""
 
 object_failures: Counter[str] = Counter()
-"""How often the work on an object has failed in this process, by the object's kind."""
+"""The number of failures of work on objects in this process, by the objects' kind."""
 
 MOST_FAILED = 1024  # objects of a kind that wait, the newest ones
 _causes = Notices()  # by kind and name of an object
@@ -54,8 +54,8 @@ async def kept(
 ) -> None:
     """Run a part of a program again after each failure, until it returns or is cancelled.
 
-    Raise only what is of the type `ends`. The n-th failure in a row waits `pause(n)` seconds; a
-    part that ran for longer than the longest pause begins to count anew.
+    Raise only what is of the type `ends`. Failure n in a row, counted from 0, is followed by
+    `pause(n)` seconds. A part that ran for longer than the longest pause begins to count anew.
     """
     notices, tries = Notices(), 0
     while True:
@@ -131,7 +131,10 @@ def object_failed(kind: str, name: object, error: Exception) -> str:
 
 
 def _tell(part: str, error: Exception, notices: Notices) -> None:
-    """Log an expected error (a KubeError) as one line, any other with its traceback."""
+    """Count an error of a part and log it: a KubeError as one line, any other with its traceback.
+
+    A KubeError is logged only where `notices` do not have its sentence from the last failure.
+    """
     failures[part] += 1
     count = failures[part]
     if all(isinstance(leaf, KubeError) for leaf in _leaves(error)):

@@ -1,6 +1,6 @@
 """Raises one error for whatever a gRPC call over a unix socket can end in.
 
-kubelet/rpc.py and runtime/cri.py call with it, and say it in their own words.
+kubelet/rpc.py and runtime/cri.py call through it, and word its CallFailed for their callers.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ async def answered(call: Awaitable[Answer]) -> Answer:
     """Await a gRPC call in a task of its own, and return its answer.
 
     grpclib wakes a call whose connection has ended by cancelling its task, and never takes that
-    back (grpclib.utils.Wrapper). In the caller's task it would stay: the next asyncio.timeout that
-    runs out there would end the task without a word, in Python before 3.11.4.
+    back (grpclib.utils.Wrapper). In the caller's task the cancellation would stay pending. Before
+    Python 3.11.4, the next asyncio.timeout that runs out there would end the task without a word.
     """
     caller = asyncio.current_task()
     assert caller

@@ -1,10 +1,10 @@
 """Answers GET and HEAD of a few paths by HTTP: Prometheus and the kubelet's probes ask.
 
 h11 knows the protocol, asyncio the sockets. Callers may be anybody who reaches the port, so what
-one may cost is bounded: how many connections there are, and of one address, how long one is silent,
-how large a request is and how long it takes. Where a place is missing, a connection without a
-request, or of an address with many, goes for a new one. A caller that breaks off, or sends
-something else, ends its own connection alone.
+one may cost is bounded. There are limits for connections, also of one address, for silence, and for
+the size and time of a request. When all places are taken, a new connection may replace an idle one,
+or one of an address with many. A caller that breaks off, or sends something else, ends its own
+connection alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.bulkhead import contained
 
-HEAD_SECONDS = 10.0  # from the first byte of a request to its last header; the first one at once
+HEAD_SECONDS = 10.0  # from a request's first byte to its last header; the first: from connecting
 _IDLE_SECONDS = 120.0  # Prometheus scrapes once a minute; a Go client closes an idle one after 90
 _CHUNK = 1 << 16
 _LEAST_PACKED = 1 << 10  # bytes: a smaller body is in one packet anyway
@@ -88,7 +88,10 @@ class HttpCaller:
         return HttpCall(method, event.target.decode("ascii", "replace").partition("?")[0])
 
     async def has_ended(self, most: int) -> bool:
-        """Read and drop the rest of a request; return False if it has more than `most` bytes."""
+        """Read and drop the rest of a request; return whether it ended.
+
+        Return False if it has more than `most` bytes or the connection is closed before.
+        """
         size = 0
         async with asyncio.timeout(self._seconds):
             if self._state.they_are_waiting_for_100_continue:
@@ -221,8 +224,9 @@ class HttpServer:
     def _has_room(self, peer: str) -> bool:
         """Decide whether to accept a connection from this address, perhaps in place of another.
 
-        An address at its limit loses an idle connection of its own. Else the address with the most
-        connections loses one, even an active one, to an address with fewer.
+        An address at its limit loses an idle connection of its own. When all places are taken, an
+        idle connection is cut off, or one of an address with at least two more. The address with
+        the most connections loses one first.
         """
         counts = Counter(each.peer for each in self._open)
         is_crowd = counts[peer] >= self._limits.one_peer

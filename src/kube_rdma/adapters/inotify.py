@@ -1,7 +1,7 @@
 """Yields changes of folders by inotify, or says what the node lacks.
 
-A node runs out of instances for all watchers at once, and a folder that goes means the same to
-each: its successor is only seen after a new start.
+A node runs out of instances for all watchers at once. A folder that is removed or moved means the
+same to each: the new one is only seen after a new start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GONE = LEFT | Mask.UNMOUNT | Mask.IGNORED  # the last two come unasked
 def open_inotify() -> Inotify:
     """Return a new inotify instance, which the caller closes; raise Unavailable if none is left.
 
-    Root's processes share fs.inotify.max_user_instances, 128 as the kernel comes.
+    Root's processes share fs.inotify.max_user_instances, 128 by default.
     """
     try:
         return Inotify()
@@ -37,11 +37,12 @@ def open_inotify() -> Inotify:
 def watching(
     folder: Path, refused: Callable[[OSError], KubeError], more: Mask = CHANGED
 ) -> Iterator[AsyncIterator[str | None]]:
-    """Yield an iterator of names of files in `folder` that were created, removed or changed.
+    """Yield an iterator of names of files that were made in `folder`, removed, or moved in or out.
 
-    `more` adds kinds of changes. None: the kernel dropped events, so anything may have changed. It
-    sees every change since the context was entered. Raise what `refused` makes of it when the
-    folder cannot be watched; the iterator raises Unavailable when it is removed or moved away.
+    `more` adds kinds of changes. The name is None when the kernel dropped events: anything may have
+    changed. The iterator has every change since the context was entered. Raise what `refused` makes
+    of an OSError when the folder cannot be watched. The iterator raises Unavailable when the folder
+    is removed or moved away.
     """
     with open_inotify() as inotify:
         try:
@@ -52,10 +53,10 @@ def watching(
 
 
 def watching_file(path: Path) -> AbstractContextManager[AsyncIterator[object]]:
-    """Yield an iterator that yields after every change in the folder of a mounted file.
+    """Return a context with an iterator that yields after every change in the folder of a file.
 
     The kubelet renews a ConfigMap by swapping a link beside the file (``..data``), an editor by a
-    rename, a person by writing in place. So the file's folder is watched for everything, and the
+    rename, a person by writing in place. So the file's folder is watched for every change, and the
     caller reads the file and compares. Raise Refused when the folder cannot be watched.
     """
 

@@ -1,8 +1,8 @@
 """Writes Events of Kubernetes (events.k8s.io/v1) about nodes and pods, where people look first.
 
 `tell` returns at once, whatever the API server does. Sentences wait in a bounded table, repeats of
-one share a place in it, and `run` empties it; on the wire repeats are one Event with a series, as
-the API wants them. Lost Events are counted in the log: they are news, not state.
+one share a place in it, and `run` writes them. At the API server repeats are one Event with a
+series, as the API wants them. Lost Events are counted in the log: they are news, not state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.nodes import Pods
 from kube_rdma.model.kubernetes import micro_moment
 
-CAPACITY = 256  # different sentences that wait, and as many that are remembered for repeats
+CAPACITY = 256  # different sentences that wait, or were written and are remembered for repeats
 _REPEAT = timedelta(seconds=30)  # repeats are written no more often
 _SERIES = timedelta(minutes=6)  # after so much silence a repeat is news (client-go: the same)
 _NOTE = 1024  # bytes, by the API's validation
@@ -90,7 +90,7 @@ class Events:
         self._instance = instance
         self._now = now
         self._pause = pause
-        self._lines: dict[_Sentence, _SentenceCount] = {}  # least recently told first
+        self._lines: dict[_Sentence, _SentenceCount] = {}  # least recently recorded first
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._dropped = 0
@@ -156,7 +156,7 @@ class Events:
     async def settle(self, seconds: float = 2.0) -> bool:
         """Wait until all sentences are written or refused; return whether `seconds` were enough.
 
-        For a program that ends; `run` has to run.
+        A program that ends calls it; `run` has to run meanwhile.
         """
         for line in self._lines.values():
             line.due = _LONG_AGO
@@ -171,12 +171,12 @@ class Events:
                 sentence = replace(sentence, about=await self._with_uid(sentence.about))
             await self._cluster.write(self._request(sentence, line))
         except Conflict as conflict:
-            if conflict.lost is Lost.EXISTS:  # an answer was lost: the first telling is there
+            if conflict.lost is Lost.EXISTS:  # an answer was lost: the Event is there
                 line.written = 1
                 return
             if conflict.lost is not Lost.GONE:
                 raise
-            line.name, line.written = _name(sentence.about), 0  # it outlived its hour
+            line.name, line.written = _name(sentence.about), 0  # Events live for an hour
             return
         line.written = count
         line.due = self._now() + _REPEAT
@@ -215,6 +215,7 @@ class Events:
         """Return whether there is room for one more sentence, after dropping an old one if needed.
 
         If none is written, the namespace with the most waiting sentences loses its newest one.
+        There is no room if `namespace` would then have as many waiting itself.
         """
         if len(self._lines) < CAPACITY:
             return True

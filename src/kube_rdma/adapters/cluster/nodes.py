@@ -40,10 +40,10 @@ class Nodes:
                 yield node_state(event.object) if isinstance(event, Changed) else event
 
     async def remove_taint(self, name: str, key: str, effect: str) -> bool:
-        """Take the taint of this key and effect off a node; False when it does not have it.
+        """Take the taint of this key and effect off a node; return False when it does not have it.
 
-        All other taints stay as they are. Conflict when somebody wrote the node since it was read,
-        or it is gone. Needs the verbs get and patch of nodes.
+        All other taints stay as they are. Raise Conflict when somebody wrote or deleted the node
+        since it was read. Needs the verbs get and patch of nodes.
         """
         node = await self._cluster.get(TAINTED_NODE, name)
         taints = node.spec.taints if node else ()
@@ -60,8 +60,8 @@ class Nodes:
     ) -> LabelChange | None:
         """Write the labels and annotations that `decide` wants changed; return what it wanted.
 
-        Nothing is written where it wants nothing, or the node is gone. Conflict when somebody wrote
-        the node since it was read. Needs the verbs get and patch of nodes.
+        Nothing is written where it wants nothing, or the node is gone. Raise Conflict when somebody
+        wrote the node since it was read. Needs the verbs get and patch of nodes.
         """
         node = await self._cluster.get(NODE, name)
         change = decide(node_state(node)) if node else None
@@ -79,14 +79,17 @@ class Nodes:
     async def close(self, name: str, mark: str, why: str) -> None:
         """Make a node unschedulable and note why in the annotation `mark`.
 
-        Without `why` it takes pods again. Needs the verb patch of nodes. Conflict(GONE) without
-        the node.
+        Without `why` the node takes pods again, and the annotation is removed. Needs the verb patch
+        of nodes. Raise Conflict(GONE) without the node.
         """
         meta = {"annotations": {mark: why or None}}
         await self._merge(name, {"metadata": meta, "spec": {"unschedulable": bool(why) or None}})
 
     async def label(self, name: str, labels: Mapping[str, str | None]) -> None:
-        """Write labels of a node that nobody else writes; None removes one. Raise as `close`."""
+        """Write labels of a node that nobody else writes; None removes one.
+
+        Raise Conflict(GONE) without the node.
+        """
         await self._merge(name, {"metadata": {"labels": labels}})
 
     async def _merge(self, name: str, patch: Mapping[str, object]) -> None:
@@ -97,8 +100,8 @@ class Nodes:
     async def set_cards(self, node: NodeState, condition: NodeCondition | None) -> None:
         """Write the condition CARDS_HEALTHY of a node; `None` removes it.
 
-        Other conditions stay as they are. Conflict(GONE) without the node. Needs the verb patch of
-        nodes/status.
+        Other conditions stay as they are. Raise Conflict(GONE) without the node. Needs the verb
+        patch of nodes/status.
         """
         body = msgspec.json.encode({"status": {"conditions": [_written(node.cards, condition)]}})
         request = replace(

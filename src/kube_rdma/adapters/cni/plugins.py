@@ -5,8 +5,8 @@
 
 attach/rules/foreign_plugins makes the calls, attach/executor journals them. What libcni does for a
 container runtime is done here for one interface. Plugins see the host's root, and the pod's
-namespace at the path that the runtime named: they compare it between calls, and hand it to daemons.
-Plain functions that block; a program calls them in a thread. The fake host is
+namespace at the path that the runtime named. They compare the path between calls, and hand it to
+daemons. Plain functions that block; a program calls them in a thread. The fake host is
 kube_rdma_testing/cni/plugins.py.
 """
 
@@ -71,7 +71,10 @@ class ProcessOutcome(Frozen):
 
 
 def command(root: Path, program: Path) -> tuple[str, ...]:
-    """Return the command line that runs `program` in the host's root; raise Unavailable."""
+    """Return the command line that runs `program` in the host's root.
+
+    Raise Unavailable where that needs chroot, and there is none.
+    """
     if root == Path("/"):
         return (str(program),)
     chroot = shutil.which("chroot", path=PATH)
@@ -90,9 +93,9 @@ def run(
 ) -> ProcessOutcome:
     """Run a program to its end with `text` as input; return its outcome.
 
-    It gets this environment and no more. After `patience` seconds, or with more output than `most`
-    bytes, it is killed with all that it started. Raise Unavailable then, OSError when it cannot be
-    started.
+    It gets this environment and no more. After `patience` seconds, or with more than `most` bytes
+    of output or of errors, its process group is killed. Raise Unavailable then, OSError when it
+    cannot be started.
     """
     with open(os.memfd_create("cni"), "w+b") as given:  # noqa: PTH123  never full, as a pipe is
         given.write(text)
@@ -280,7 +283,11 @@ def _words(text: bytes) -> str:
 
 
 class Plugins:
-    """A caller of CNI plugins for the interfaces of pods, one after the other for a sandbox."""
+    """A caller of CNI plugins for the interfaces of pods.
+
+    Its users have to make the calls for one sandbox one after the other; this class does not order
+    them.
+    """
 
     def __init__(self, binaries: HostPlugins) -> None:
         self._binaries = binaries
@@ -297,8 +304,8 @@ class Plugins:
     def ready(self, call: CallPlugin) -> None:
         """Raise Refused or Unavailable for plugins that this machine cannot run.
 
-        They are asked for their VERSION, which changes nothing: one that cannot be run at ADD could
-        not be at DEL either, and would hold the pod forever.
+        They are asked for their VERSION, which changes nothing. A plugin that cannot be run at ADD
+        could not be run at DEL either, and would hold the pod forever.
         """
         for plugin in call.plugins:
             outcome = self._run(plugin.type, asking(self.folder), b"{}")
@@ -322,7 +329,10 @@ class Plugins:
         return PluginResult(call.name, previous, protocol.dns_of(previous))
 
     def check(self, call: CallPlugin, sandbox: Sandbox, result: PluginResult | None) -> None:
-        """Call each plugin with CHECK; raise as add where one finds a fault."""
+        """Call each plugin with CHECK; raise as add where one finds a fault.
+
+        Do nothing where the configuration forbids CHECK, or its version is below 0.4.0.
+        """
         if not call.check or not _keeps_results(call):
             return
         variables = environment(
@@ -332,13 +342,13 @@ class Plugins:
             self._call(plugin, variables, result.document if result else None)
 
     def status(self, plugin: PluginConf) -> None:
-        """Call a plugin with STATUS; raise as add where it could not serve an ADD."""
+        """Call a plugin with STATUS; raise as `add` does where it could not serve an ADD."""
         self._call(plugin, asking(self.folder, Verb.STATUS), None)
 
     def delete(self, call: CallPlugin, sandbox: Sandbox, result: PluginResult | None) -> None:
         """Call the plugins with DEL, in opposite order; the pod's namespace may be gone.
 
-        Raise as add. It may be called again, and without an ADD.
+        Raise as `add` does. It may be called again, and without an ADD.
         """
         visible = self._binaries.inode(sandbox.netns_path) == sandbox.netns_inode
         netns = sandbox.netns_path if visible else ""
@@ -348,7 +358,10 @@ class Plugins:
             self._call(plugin, variables, previous)
 
     def _netns_path(self, sandbox: Sandbox) -> str:
-        """Return a sandbox's namespace path; raise Unavailable if plugins do not find it there."""
+        """Return a sandbox's namespace path, if plugins find that namespace there.
+
+        Raise Refused where they do not see its folder, Unavailable where the namespace is gone.
+        """
         path, root = sandbox.netns_path, self._binaries.root
         if self._binaries.inode(path) == sandbox.netns_inode:
             return path
@@ -425,9 +438,10 @@ class HostPlugins:
             return None
 
     def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
-        """Run a plugin to its end.
+        """Run a plugin to its end and return its outcome.
 
-        Raise Refused when it is missing, Unavailable without an answer.
+        Raise Refused when it is missing, Unavailable when it does not start, end in time or keep
+        within the bounds of output.
         """
         if not self._can_run(name):
             raise not_there(name, self.folder)

@@ -148,9 +148,10 @@ def dns_of(document: bytes) -> cni.Dns | None:
 
 
 def append(document: dict[str, Any], made: cni.CniResult, version: str) -> None:
-    """Add links and addresses to a CNI result, in place, and set its version.
+    """Add links, addresses and routes to a CNI result, in place, and set its version.
 
-    Addresses that the result has already keep all of their fields.
+    Its DNS settings are replaced if `made` has some. Addresses that the result has already keep all
+    of their fields.
     """
     place = cni.VERSIONS.index(version)
     before = len(document.get("interfaces") or ())
@@ -236,7 +237,10 @@ def request(environment: bytes, input_: bytes) -> bytes:
 
 
 def request_head(head: bytes) -> RequestHead | None:
-    """Return the header of a shim's request; None if the bytes are none."""
+    """Return the header of a shim's request.
+
+    Return None if the bytes are none, or announce a longer request than is allowed.
+    """
     magic, zero, environment, input_ = _REQUEST.unpack(head)
     if magic != b"krq1" or zero:
         return None
@@ -345,7 +349,7 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
 def encode(call: cni.Call, result: cni.CniResult) -> bytes:
     """Return the result of an ADD in the call's version: its previous result and kube-rdma's.
 
-    A plugin that asks for addresses gets these alone.
+    A call of kube-rdma's IPAM plugin gets kube-rdma's alone.
     """
     of_us = call.plugin == cni.PLUGIN
     document: dict[str, Any] = (decoded(call.config).get("prevResult") if of_us else None) or {}

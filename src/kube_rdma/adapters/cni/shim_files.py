@@ -1,10 +1,10 @@
 """Files by which agent and shim know of each other's work, for the time that the agent is away.
 
-The agent keeps an empty file for every pod of its node that asks for something of kube-rdma; where
+The agent keeps an empty file for every pod of its node that asks for something of kube-rdma. Where
 the runtime does not tell what a pod asks for, the shim lets the ADD of all others pass while the
 agent is away. The shim keeps an empty file for every DEL that was not answered; the agent does it
-when it is back. Names alone say everything, so no write can be torn (docs/decisions/0008-shim.md);
-and the times of the agent's files tell its next life since when something is so.
+when it is back. Names alone say everything, so no write can be torn (docs/decisions/0008-shim.md).
+The times of the agent's files tell a restarted agent since when something holds.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kube_rdma.model.attach.cni import CniAttachment
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName
 
-ASKING = Path("/var/lib/kube-rdma/asking")  # of the disk: a node starts its pods before the agent
+ASKING = Path("/var/lib/kube-rdma/asking")  # on disk: a node starts its pods before the agent
 CLAIMED = Path("/var/lib/kube-rdma/claimed")  # likewise, and as long as claims are prepared
-MISSED = Path("/run/kube-rdma/missed")  # of memory: after a boot, no sandbox is left to delete
+MISSED = Path("/run/kube-rdma/missed")  # in memory: after a boot, no sandbox is left to delete
 
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _POD = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -56,7 +56,7 @@ class AskingPods:
     def since(self, pod: PodName) -> int | None:
         """Return when a pod was first listed, in nanoseconds of the wall clock.
 
-        None if it is not.
+        Return None if it is not listed. Raise Unavailable when the file cannot be looked at.
         """
         return _made(self.path / pod.namespace / pod.name)
 
@@ -69,8 +69,8 @@ class AskingPods:
 class ClaimedNamespaces:
     """Namespaces whose pods the shim holds back while the agent is away.
 
-    A claim of the namespace is prepared on the node. The pod that has it need not say so: no
-    annotation names it, and the kubelet reports a second pod of a claim to nobody.
+    One is listed while a claim of it is prepared on the node. The pod that has the claim need not
+    say so: no annotation names it. The kubelet reports a second pod of a claim to nobody.
     """
 
     def __init__(self, path: Path = CLAIMED) -> None:

@@ -1,11 +1,12 @@
 """The agent's end of the shim: a unix socket that takes CNI calls and gives their answers.
 
-Each connection is one call. Sixty-four run at once, not all of them ADDs; a bounded number waits,
-what ends before what begins and namespaces in turns, and the kernel's queue holds the rest: a burst
-of pods costs time, never memory. Of a call that waits only the environment is here; its
-configuration, which a pod's author can make megabytes long, is read when its turn comes, of a few
-calls at once. Garbage, half a request or a client that hangs up harms nobody else, and who hangs up
-while he waits is not served. asyncio's streams drop descriptors, so sockets are read directly.
+Each connection is one call. Sixty-four run at once, eight of them ADDs. A bounded number waits,
+calls that end something before those that begin it and namespaces in turns. The kernel's queue
+holds the rest, so a burst of pods costs time, never memory. Of a call that waits only the
+environment is here. Its configuration, which a pod's author can make megabytes long, is read when
+its turn comes, of a few calls at once. Garbage, half a request or a client that hangs up harms
+nobody else; a client that hangs up while its call waits is not served. asyncio's streams drop
+descriptors, so sockets are read directly.
 """
 
 from __future__ import annotations
@@ -208,7 +209,7 @@ class CniSocket:
         self._inode = 0
 
     async def __aenter__(self) -> Self:
-        """Raise Unavailable when the socket cannot be made."""
+        """Make the socket and listen; raise Unavailable when that fails."""
         self._socket = listener = socket.socket(socket.AF_UNIX)
         listener.setblocking(False)
         fresh = self._path.with_name(f".{self._path.name}.new")
@@ -279,7 +280,7 @@ class CniSocket:
             self._log.warning("malformed shim request rejected", pid=pid)
             return
         caller = Caller(connection)
-        # All that is no ADD is of pods that run or end.
+        # Every other call is about pods that run or end.
         begins = b"CNI_COMMAND=ADD" in request.environment.split(b"\0")
         named = _POD_NAMESPACE.search(request.environment)
         namespace = named[1].decode(errors="replace") if named else ""

@@ -94,7 +94,10 @@ def decode(data: bytes, where: str) -> Observation:
 
 
 def _with_findings(data: bytes) -> bytes:
-    """Return a bundle's JSON with Findings in the present format; raise Undecodable."""
+    """Return a bundle's JSON with Findings in the present format.
+
+    Raise Undecodable for a text that cannot be read.
+    """
     bundle = decoded(data, _Bundle, most=_LONGEST)
     document = decoded(data, dict[str, Any], most=_LONGEST)
     if bundle.problems is not None:
@@ -112,13 +115,16 @@ def _with_findings(data: bytes) -> bytes:
 
 
 def write(seen: Observation, path: Path) -> None:
-    """Write an Observation to a new file that only its owner may read; raise Refused."""
+    """Write an Observation to a new file that only its owner may read; raise as `created` does."""
     with created(path) as file:
         file.write(encode(seen))
 
 
 def created(path: Path) -> BinaryIO:
-    """Yield a new open file that only its owner may read; raise Refused."""
+    """Return a new open file that only its owner may read.
+
+    Raise Refused when a file of the name exists, or none can be made.
+    """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -131,7 +137,7 @@ def created(path: Path) -> BinaryIO:
 
 
 def read(path: Path) -> Observation:
-    """Return the Observation in a bundle file; raise Refused."""
+    """Return the Observation in a bundle file; raise Refused if it is unreadable or no bundle."""
     try:
         with path.open("rb") as file:
             data = file.read(_LONGEST)
@@ -181,7 +187,7 @@ class _Silent(msgspec.Struct):
 
 
 def write_cluster_bundle(answers: Iterable[NodeAnswer], path: Path) -> None:
-    """Write the answers of all nodes to a new tar file; raise Refused."""
+    """Write the answers of all nodes to a new tar file; raise as `created` does."""
     answers = tuple(answers)
     with created(path) as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
         for answer in answers:
@@ -220,7 +226,10 @@ def _answers(tar: tarfile.TarFile, where: str) -> Iterator[NodeAnswer]:
 
 
 def silent(data: bytes, where: str) -> tuple[NodeAnswer, ...]:
-    """Return the nodes that did not answer, from their file in the bundle; raise Refused."""
+    """Return the nodes that did not answer, from their file in the bundle.
+
+    Raise Refused when it cannot be read.
+    """
     try:
         unseen = decoded(data, _Silent, most=MOST_BYTES).nodes
     except Undecodable as error:

@@ -1,11 +1,10 @@
-"""Writes device-info files: a meta-plugin reads in them what card was granted.
+"""Writes device-info files: a meta-plugin reads in them which card was granted.
 
 Device Information Specification 1.1.0 of the Network Plumbing Working Group. The device plugin
-writes a file for each share when it gives it away, and Multus copies that for the CNI plugin of
-the pod and into the pod's network-status; written anew at each grant, for the RDMA device may have
-another name by then. What the plugin knows better or alone, it writes into the copy. Its own files
-go with what they describe; at the agent's end they stay, because most ends are updates and a pod's
-network may be made in between.
+writes a file for each share, anew at each grant, as the RDMA device may have another name by then.
+Multus copies it for the CNI plugin of the pod, and into the pod's network-status. What the CNI
+plugin knows better or alone, it writes into the copy. Its own files go with what they describe. At
+the agent's end they stay: most ends are updates, and a pod's network may be made in between.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _PLUGINS = "cni"  # beside it, the folder of the copies
 _END = "-device.json"
 
 # Ids of shares of a card: its PCI address or auxiliary device, perhaps with a number.
-# By this the files of rdma/vf are told from those of rdma/vf-2, which is another resource.
+# It distinguishes the files of rdma/vf from those of rdma/vf-2, which is another resource.
 _SHARE = re.compile(r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|\w+\.\w+\.\d+)(-\d+)?")
 
 
@@ -40,15 +39,18 @@ class DeviceInfoFolder:
         self._path = path
 
     def write(self, resource: str, share: ShareId, info: DeviceInfo) -> None:
-        """Write the device info file of a share, over an earlier one; raise Unavailable."""
+        """Write the device info file of a share, over an earlier one.
+
+        Raise Unavailable when it cannot be written.
+        """
         _replace(self._path / file_name(resource, share), document(info), 0o644)
 
     def write_for_plugin(self, path: str, info: DeviceInfo) -> None:
         """Write the device info file at the path that a CNI plugin's caller names.
 
-        Raise Unavailable. The path's folder is replaced by the agent's mount of it. A file about
-        another device stays as it is; in one about this device, keys that kube-rdma does not know
-        stay.
+        The path's folder is replaced by the agent's mount of it. A file about another device stays
+        as it is. In one about this device, keys that kube-rdma does not know stay. Raise
+        Unavailable for a path outside of devinfo/cni, or when the file cannot be written.
         """
         plugin_path = PurePosixPath(path)
         if plugin_path.parts[-3:-1] != ("devinfo", _PLUGINS):
@@ -98,10 +100,7 @@ def _prefix(resource: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object in a file.
-
-    None for a missing or unreadable file and for other JSON.
-    """
+    """Return the JSON object in a file; None for other JSON, and where no file can be read."""
     with suppress(OSError, Undecodable):
         device_info = decoded(path.read_bytes())
         return device_info if isinstance(device_info, dict) else None
@@ -109,7 +108,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _replace(target: Path, content: bytes, mode: int) -> None:
-    """Write a file in one step, over an earlier one; raise Unavailable."""
+    """Write a file in one step, over an earlier one; raise Unavailable when that fails."""
     needs = "networks of this pod would not find their device; mount the host's folder writable"
     with os_files.needed(target, "written", needs):
         target.parent.mkdir(parents=True, exist_ok=True)

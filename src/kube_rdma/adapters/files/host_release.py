@@ -1,7 +1,7 @@
-"""Reads what the host runs: its kernel's release, and the fields of its /etc/os-release.
+"""Reads the release of the host's kernel, its /etc/os-release, and the room in its folders.
 
-For the labels of the node (pools/rules/labels). The container's own os-release describes the
-image, so that of the host has to be mounted; os-release(5) says how a line is quoted.
+The first two become labels of the node (pools/rules/labels). The container's own os-release
+describes the image, so that of the host has to be mounted; os-release(5) says how a line is quoted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ def read_kernel() -> str:
 
 
 def read_os_release(host: Path) -> tuple[tuple[str, str], ...]:
-    """Return the fields of os-release below this root; raise Unavailable."""
+    """Return the fields of os-release below this root.
+
+    Raise Unavailable when it cannot be read.
+    """
     path = host / OS_RELEASE
     with readable(path), path.open("rb") as file:
         return parsed(file.read(_LONGEST).decode(errors="replace"))
@@ -57,7 +60,10 @@ def read_room(folders: Iterable[Path]) -> tuple[ObservedFolder, ...]:
 
 
 def _of(folder: Path) -> ObservedFolder:
-    """Return the free bytes and inodes in a folder, with those that only root may use."""
+    """Return the free bytes and inodes of a folder's file system, and whether it is read-only.
+
+    They include those that only root may use.
+    """
     room = os.statvfs(folder)
     inodes = room.f_ffree if room.f_files else None  # some file systems count none
     read_only = bool(room.f_flag & os.ST_RDONLY)

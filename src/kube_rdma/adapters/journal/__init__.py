@@ -1,1 +1,1 @@
-"""The node's own memory on disk: what was promised and what was done, before and after a crash."""
+"""Records of a node on disk: what the agent promised and did, to be known again after a crash."""

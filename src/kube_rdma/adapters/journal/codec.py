@@ -1,10 +1,10 @@
 """Model values to JSON and back, by a table of the name of each class on disk.
 
 Model values are frozen, of plain types, and know nothing of a disk. There, a value is an object
-with its tag beside its keys; both stand in a RecordForm, so that a class or a field may be renamed
-and the disk never hears of it. A key that no form has is a later version's: decoding passes it by,
-and `carry` brings it back when the record is written again. What else is not as it was written (a
-tag, a word, a type, a key that is missing) makes the whole record one that is not understood.
+with its tag beside its keys. Both stand in a RecordForm, so that a class or a field may be renamed
+without a change on disk. A key that no form has is a later version's: decoding passes it by, and
+`carry` brings it back when the record is written again. Any other difference makes the whole record
+one that is not understood: in a tag, a word, a type, or a key that is missing.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class RecordCodec:
         return None
 
     def _is_same(self, new: Json, old: Json, identity: Collection[str] = ()) -> bool:
-        """Return whether two JSON values mean the same; keys that one side lacks do not count."""
+        """Return whether two JSON values mean the same; keys that `old` lacks do not count."""
         if isinstance(new, list) and isinstance(old, list):
             return len(new) == len(old) and all(map(self._is_same, new, old))
         if not isinstance(new, dict) or not isinstance(old, dict):
@@ -140,7 +140,10 @@ class RecordCodec:
         )
 
     def _encoder(self, kind: type) -> Callable[[Any], Json]:
-        """Return the function that encodes values of a type as JSON."""
+        """Return the function that encodes values of a type as JSON.
+
+        Raise TypeError for a type without a form.
+        """
         if kind in _PLAIN:
             return lambda value: value
         if kind in self._forms:

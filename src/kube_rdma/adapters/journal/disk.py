@@ -1,7 +1,7 @@
-"""The few acts of the journal on a folder, so that each can fail or be the last one.
+"""The few acts of the journal on a folder, so that a test can let each fail or be the last one.
 
-FakeDisk (kube_rdma_testing/disk.py) stands for it, and forgets on a crash what was not synced.
-The order of the steps, which makes a record durable, is decided in journal.py alone.
+FakeDisk (kube_rdma_testing/disk.py) stands for it, and forgets on a crash what was not synced. The
+order of the steps, which makes a record durable, is decided in journal.py alone.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ LOCK = ".lock"
 class Folder:
     """A folder of the host with one writing process, made if missing.
 
-    It has mode 0700, its files 0600. Every method may raise OSError.
+    It has mode 0700, its files 0600. Each method that touches the disk may raise OSError.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raise Refused while another process writes there, Unavailable if it cannot be opened."""
+        """Open and lock the folder.
+
+        Raise Refused while another process writes there, Unavailable if it cannot be opened.
+        """
         self._path = path
         needs = "the journal needs a folder of the host that stays over restarts and that kube-rdma"
         with os_files.needed(path, "opened", f"{needs} may write"):

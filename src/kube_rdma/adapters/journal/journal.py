@@ -1,8 +1,8 @@
 """Durable records: what the agent must still know after a crash is written here before it acts.
 
 One file per record, `NAME.json`, made beside its place and renamed into it, so that a record is
-there whole or not at all. Values go in and come out typed; the JSON around them carries the version
-of the format and the kind of the value, codec.py has the words of both.
+there whole or not at all. Values go in and come out typed. The JSON around them carries the version
+of the format and the kind of the value; codec.py has the kinds and the forms of values.
 
 A disk outlives the version of kube-rdma that wrote it, for agents are rolled back too. A record
 with keys that this version does not know is read without them, and keeps them when it is written
@@ -86,7 +86,7 @@ class Journal(Generic[T]):
         """Write a record durably, over an older one of this name.
 
         Raise Unavailable when the disk fails: the record is then the old one or the new one, whole.
-        So it is where a foreign record has the name, here and below. Without `sync`, here and
+        Raise it also where a foreign record has the name, here and below. Without `sync`, here and
         below, what is done outlives this process, but perhaps no power failure.
         """
         target, temporary = self._file(name), f".{name}{_TEMPORARY}"
@@ -120,8 +120,8 @@ class Journal(Generic[T]):
     def rename(self, old: str, new: str, *, sync: bool = True) -> None:
         """Give a record another name, which costs a third of `put`.
 
-        A name can hold what changes of a record. Raise Unavailable when there is none or the disk
-        fails: it then has one name or the other.
+        So the name can hold the part of a record that changes. Raise Unavailable when there is none
+        or the disk fails: it then has one name or the other.
         """
         source, target = self._file(old), self._file(new)
         with self._needed(source, "renamed"):
@@ -133,7 +133,10 @@ class Journal(Generic[T]):
             self._whole[new] = self._whole.pop(old)
 
     def remove(self, *names: str, sync: bool = True) -> None:
-        """Remove records from the disk; missing ones are no error. Raise Unavailable."""
+        """Remove records from the disk; missing ones are no error.
+
+        Raise Unavailable when the disk fails; some may be removed then.
+        """
         targets = [self._file(name) for name in names]
         with self._needed(next(iter(targets), ""), "removed"):
             for target in targets:
@@ -158,9 +161,10 @@ class Journal(Generic[T]):
         """Read all records at the start; remove what interrupted writes left behind.
 
         A foreign record is left alone. What is no record, or half of one, is set aside as
-        `NAME.broken`. Both are told as faults each time until a person, or the version that wrote
-        the record, takes them away. `torn`: a record without its end is what a power failure has
-        left of one without `sync`, and removed. Raise Unavailable when the folder cannot be listed.
+        `NAME.broken`. Both are reported as faults each time until a person, or the version that
+        wrote the record, takes them away. With `torn`, a record without its end is removed: a power
+        failure left it of a write without `sync`. Raise Unavailable when the folder cannot be
+        listed.
         """
         with self._needed("", "listed"):
             names = self._disk.names()
@@ -266,7 +270,7 @@ def _file(name: str) -> str:
 def glance(folder: Path, of: type[T]) -> T | None:
     """Return the first record in a folder; None where it has none.
 
-    Raise Unavailable when it cannot be read or is of another version.
+    Raise Unavailable when it cannot be read or understood.
     """
     try:
         path = next(iter(sorted(folder.glob("*.json"))), None)

@@ -1,1 +1,1 @@
-"""The kernel: sysfs, RDMA netlink, events."""
+"""The kernel: sysfs, /proc and cgroups, netlink, SR-IOV, and the network namespaces of pods."""

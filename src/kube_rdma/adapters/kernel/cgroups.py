@@ -8,7 +8,7 @@ What a process makes is counted in its group and in all groups above; beyond a l
 EAGAIN. The limits of a device end when it is unregistered: a driver's restart takes them along.
 
 Nobody else writes these files. The kubelet and runc switch every controller on in the groups that
-they make (opencontainers/cgroups v0.0.6 fs2/create.go); where that has not been done it is done
+they make (opencontainers/cgroups v0.0.6 fs2/create.go). Where that has not been done it is done
 here, down to the pod's parent.
 """
 
@@ -108,10 +108,7 @@ _REMOVE = "remove rdmaLimits from the pools of this node"
 
 
 class RdmaGroup(Frozen):
-    """RDMA limits and usage of a pod's cgroup, by device; empty where the controller is off.
-
-    The cgroup has no entries where the controller is off.
-    """
+    """RDMA limits and usage of a pod's cgroup, by device; empty where the controller is off."""
 
     limits: tuple[DeviceLimits, ...]
     current: tuple[DeviceUse, ...]
@@ -147,7 +144,10 @@ class RdmaGroups:
             raise _unreadable(group, error) from error
 
     def write(self, group: str, wanted: Sequence[DeviceLimits]) -> None:
-        """Write RDMA limits to a cgroup; skip devices that are gone. Raise Unavailable."""
+        """Write RDMA limits to a cgroup; skip devices that are gone.
+
+        Raise Unavailable where they cannot be written.
+        """
         for limits in wanted:
             try:
                 self._files.write(f"{group}/rdma.max", line(limits))

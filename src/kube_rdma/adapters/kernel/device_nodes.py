@@ -1,9 +1,9 @@
 """Device nodes of the cards, below /dev/infiniband, and when they come and go.
 
-A device can be there before its node is: devtmpfs makes it, udev may rename it, and the folder
-itself appears with the first RDMA module. The agent, where the host's /dev is mounted for it, looks
-again whenever a node comes or goes and grants no card whose node is missing. Nothing is polled:
-inotify tells (devtmpfs makes nodes by way of the VFS, drivers/base/devtmpfs.c).
+A device can be there before its node is: devtmpfs makes the node, and udev may rename it. The
+folder itself appears with the first RDMA module. Where the host's /dev is mounted for it, the agent
+looks again whenever a node comes or goes. It grants no card whose node is missing. Nothing is
+polled: inotify reports nodes, which devtmpfs makes through the VFS (drivers/base/devtmpfs.c).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def missing(paths: Iterable[str], folder: Path) -> frozenset[str]:
 class CharNodes:
     """A watch of device nodes in a folder, which may not exist yet.
 
-    ``async with CharNodes(folder) as changes: async for name in changes``. `name` is what came or
-    went; the folder's own or none stands for anything in it. It sees every change since `async
-    with`. A `folder` that does not exist is waited for through its parent, which must exist and
-    stay.
+    ``async with CharNodes(folder) as changes: async for name in changes``. `name` is a node that
+    came or went. The folder's own name, or an empty one, stands for anything in it. It sees every
+    change since `async with`. A `folder` that does not exist is waited for through its parent,
+    which must exist and stay.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,7 +49,10 @@ class CharNodes:
         self._inside: Watch | None = None
 
     async def __aenter__(self) -> Self:
-        """Raise Refused when the parent folder cannot be watched, Unavailable without inotify."""
+        """Begin to watch.
+
+        Raise Refused when the parent folder cannot be watched, Unavailable without inotify.
+        """
         self._inotify = open_inotify()
         parent = self._folder.parent
         try:
@@ -89,7 +92,7 @@ class CharNodes:
         if event.watch is self._inside:
             if event.mask & GONE:
                 self._inside = None
-                return False  # the parent tells of it, or of what is there now
+                return False  # an event of the parent reports it, or what is there now
             return True
         # Without a name the kernel dropped events: anything may have changed.
         if event.name is not None and str(event.name) != self._folder.name:
@@ -100,7 +103,7 @@ class CharNodes:
     def _enter_folder(self) -> None:
         """Watch the folder if it exists.
 
-        Device nodes made before are found by a look afterwards.
+        Device nodes made before are not reported: the caller looks at the folder afterwards.
         """
         assert self._inotify
         with suppress(OSError):

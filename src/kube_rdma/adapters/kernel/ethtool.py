@@ -33,7 +33,10 @@ _SPARE = 1024
 
 
 def ask_kernel(interface: str, message: bytes) -> bytes:
-    """Send an ethtool request about an interface and return the kernel's answer; raise OSError."""
+    """Send an ethtool request about an interface and return the kernel's answer.
+
+    Raise OSError when the kernel refuses, or the name is too long.
+    """
     name = interface.encode()
     if len(name) > _LONGEST:
         raise OSError(0, "the kernel has no interface of such a long name")
@@ -44,7 +47,11 @@ def ask_kernel(interface: str, message: bytes) -> bytes:
 
 
 def read_statistics(interface: str, ask: Ask = ask_kernel) -> Mapping[str, int]:
-    """Return a network interface's ethtool statistics by name; raise Unavailable without any."""
+    """Return a network interface's ethtool statistics by name.
+
+    They are empty where queues came or went meanwhile. Raise Unavailable where the driver gives
+    none.
+    """
     try:
         count, names = _names(interface, _STATISTICS, ask)
         room = 2 * count + _SPARE

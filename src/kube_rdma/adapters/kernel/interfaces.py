@@ -1,8 +1,8 @@
 """Decides which network interface belongs to which RDMA device and port; nothing else does.
 
-sysfs/devices.py and link_view.py ask here with what they read. Interfaces of one PCI
-function are more than one where it has several ports (dev_port), where an IPoIB child stands beside
-its parent, and in switchdev mode, where each virtual function and sub-function has a representor.
+sysfs/devices.py and link_view.py ask here with what they read. A PCI function has more than one
+interface where it has several ports (dev_port), or an IPoIB child stands beside its parent. So it
+has in switchdev mode, where each virtual function and sub-function has a representor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REPRESENTOR = re.compile(r"(c\d+)?pf\d+(hpf|vf\d+|sf\d+)?")
 
 
 def is_representor(port_name: str | None, switch: str | None) -> bool:
-    """Decide whether an interface represents a virtual or sub-function at the card's switch.
+    """Decide whether an interface represents a function behind the card's switch.
 
     `port_name` and `switch` are sysfs's phys_port_name and phys_switch_id. Traffic of RDMA never
     goes through such an interface, and it has no GIDs.
@@ -42,7 +42,7 @@ def of_ports(
 
     `beside` are the interfaces of the device's function, `merged` those of functions of its card
     that have no RDMA device. A device with one port owns every interface beside it (bnxt_en counts
-    dev_port per card, not per function); with several, dev_port tells them apart, from 0. Of more
+    dev_port per card, not per function). With several, dev_port distinguishes them, from 0. Of more
     candidates the GID table names the right one. In `switchdev` mode a port is one of the switch.
     """
     own = [one for one in beside if not one.representor]

@@ -1,7 +1,7 @@
-"""What netlink said of RDMA devices and default routes, and how a Survey takes it in.
+"""Merges netlink's answers about RDMA devices and default routes into a Survey.
 
 netlink/rdma_read and rtnl_read ask the kernel; `devices --record` keeps their answers beside the
-files of sysfs. Nothing here asks anybody, so a machine in memory is read on any system.
+files of sysfs. Nothing here opens a socket, so a machine in memory is read on any system.
 """
 
 from __future__ import annotations
@@ -30,10 +30,7 @@ _MOST = 1 << 24  # bytes of NETLINK_FILE that are read; 2000 devices have about 
 
 
 class LinkPort(Frozen):
-    """A port of an RDMA device as RDMA netlink reports it.
-
-    None for an attribute that is missing.
-    """
+    """A port of an RDMA device as RDMA netlink reports it; a missing attribute is None."""
 
     number: int
     state: PortState | None
@@ -53,7 +50,7 @@ class LinkDevice(Frozen):
 
 
 class LinkView(Frozen):
-    """All that the kernel tells by RDMA netlink at one moment: devices, mode and faults."""
+    """The answers of RDMA netlink at one moment: devices, namespace mode and faults."""
 
     devices: tuple[LinkDevice, ...]
     namespace_mode: NamespaceMode
@@ -61,7 +58,10 @@ class LinkView(Frozen):
 
 
 def with_links(survey: Survey, ask: Callable[[], LinkView | None]) -> Survey:
-    """Return the survey merged with RDMA netlink's answers, or with a fault without these."""
+    """Return the survey merged with RDMA netlink's answers, or with a fault if there is no answer.
+
+    It is unchanged where `ask` returns None.
+    """
     try:
         links = ask()
         return merge(survey, links) if links else survey
@@ -72,11 +72,10 @@ def with_links(survey: Survey, ask: Callable[[], LinkView | None]) -> Survey:
 def merge(survey: Survey, view: LinkView) -> Survey:
     """Return one survey of what sysfs and RDMA netlink show of the same kernel.
 
-    Netlink wins where both speak: port states and firmware, because one answer is one moment where
-    sysfs files are read one after the other; a port's interface, because the kernel names it
-    instead of leaving it to be inferred, and only when it is in this namespace. sysfs keeps the
-    rest, which netlink does not know. A device that only one of them shows is a fault, never
-    silently gone.
+    Netlink wins where both speak. Its port states and firmware are of one moment, where sysfs files
+    are read one after the other. It names a port's interface, only in this namespace, where from
+    sysfs it has to be inferred. The namespace mode is netlink's alone, and sysfs keeps the rest. A
+    device that only one of them shows is a fault, never silently gone.
     """
     links = {link.name: link for link in view.devices}
     managing = {link.name for link in view.devices if link.smi}
@@ -220,13 +219,17 @@ def _with_lower(tree: SysfsTree, interfaces: Collection[str]) -> frozenset[str]:
 def recorded_links(sysfs: SysfsRoot) -> LinkView | None:
     """Return RDMA netlink's answer in a recorded tree; None when the tree has none.
 
-    Raise Unavailable as read_links did then, Refused when the file is not what `record` writes.
+    Raise Unavailable if read_links did when the node was recorded, Refused when the file is not
+    what `record` writes.
     """
     return _recorded(sysfs, NETLINK_FILE, LinkView)
 
 
 def recorded_routes(sysfs: SysfsRoot) -> tuple[str, ...] | None:
-    """Return the interfaces with a default route in a recorded tree; else as recorded_links."""
+    """Return the interfaces with a default route in a recorded tree; None when the tree has none.
+
+    Raise errors as recorded_links does.
+    """
     routes = _recorded(sysfs, ROUTES_FILE, _Routes)
     return routes.interfaces if routes else None
 

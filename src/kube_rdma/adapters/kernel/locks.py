@@ -1,4 +1,4 @@
-"""Waiting for the kernel with a bound, and locks on folders of /sys.
+"""Waits for the kernel with a limit, and locks folders of /sys.
 
 The locks are between all processes and threads of this machine that change hardware. A folder
 stands for what is changed: that of a card for its virtual functions (sriov/functions.py,

@@ -1,7 +1,7 @@
-"""What /proc says for a doctor: modules, neighbours, and the limits and rights of a process.
+"""Reads /proc for the doctor: modules, neighbours, and the limits and rights of a process.
 
-Beside sysfs and netlink, which the survey is read from. A file that cannot be read is an
-Unavailable, so nothing that was not seen looks like something that is not there.
+The survey is read from sysfs and netlink instead. A file that cannot be read is an Unavailable, so
+nothing that was not seen looks like something that is not there.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _MEMLOCK = re.compile(r"Max locked memory\s+(unlimited|[0-9]{1,20})\s")
 
 
 def read_modules(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> tuple[str, ...]:
-    """Return the names of kernel modules, loaded or visible as built in; raise Unavailable.
+    """Return the names of kernel modules, loaded or visible as built in.
 
-    A built-in module without parameters shows nowhere, so its absence here proves little.
+    A built-in module without parameters shows nowhere, so its absence here proves little. Raise
+    Unavailable when they cannot be read.
     """
     loaded = {line.partition(" ")[0] for line in _read(proc / "modules").splitlines()}
     with readable(sysfs / "module"):
@@ -37,7 +38,10 @@ def read_modules(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> tupl
 
 
 def read_neighbours(proc: Path = Path("/proc")) -> tuple[ObservedNeighbour, ...]:
-    """Return the IPv4 neighbours (ARP table) of this network namespace; raise Unavailable."""
+    """Return the IPv4 neighbours (ARP table) of this network namespace.
+
+    Raise Unavailable when they cannot be read.
+    """
     rows = [line.split() for line in _read(proc / "net/arp").splitlines()[1:]]
     return tuple(
         ObservedNeighbour(row[5], row[0], bool(int(row[2], 16) & _COMPLETE))
@@ -58,10 +62,10 @@ def read_settings(
 
 
 def read_hypervisor(proc: Path = Path("/proc")) -> bool:
-    """Return whether this is a virtual machine, by x86's flag; raise Unavailable.
+    """Return whether this is a virtual machine, by a flag of x86 processors.
 
-    The flag is X86_FEATURE_HYPERVISOR, arch/x86/include/asm/cpufeatures.h. Other processors have
-    none.
+    The flag is X86_FEATURE_HYPERVISOR, arch/x86/include/asm/cpufeatures.h. Raise Unavailable for
+    other processors, and when it cannot be read.
     """
     for line in _read(proc / "cpuinfo").splitlines():
         name, _, words = line.partition(":")
@@ -71,7 +75,10 @@ def read_hypervisor(proc: Path = Path("/proc")) -> bool:
 
 
 def memlock(pid: int, proc: Path = Path("/proc")) -> int:
-    """Return the soft limit of locked memory in bytes, -1 without limit; raise Unavailable."""
+    """Return the soft limit of locked memory in bytes, -1 without limit.
+
+    Raise Unavailable when the process has ended or the limit cannot be read.
+    """
     for line in _read(proc / str(pid) / "limits").splitlines():
         if match := _MEMLOCK.match(f"{line} "):
             return _UNLIMITED if match[1] == "unlimited" else int(match[1])
@@ -79,7 +86,10 @@ def memlock(pid: int, proc: Path = Path("/proc")) -> int:
 
 
 def user_and_lock(pid: int, proc: Path = Path("/proc")) -> tuple[int, bool]:
-    """Return the effective uid, and whether CAP_IPC_LOCK is in force; raise Unavailable."""
+    """Return the effective uid of a process, and whether CAP_IPC_LOCK is in force.
+
+    Raise Unavailable when the process has ended or they cannot be read.
+    """
     fields = dict(
         line.split(":", 1) for line in _read(proc / str(pid) / "status").splitlines() if ":" in line
     )
@@ -90,13 +100,19 @@ def user_and_lock(pid: int, proc: Path = Path("/proc")) -> tuple[int, bool]:
 
 
 def variables(pid: int, proc: Path = Path("/proc")) -> tuple[tuple[str, str], ...]:
-    """Return the environment of a process as it started; raise Unavailable."""
+    """Return the environment of a process as it started.
+
+    Raise Unavailable when the process has ended or it cannot be read.
+    """
     pairs = (part.partition("=") for part in _read(proc / str(pid) / "environ").split("\0"))
     return tuple((name, value) for name, equals, value in pairs if equals)
 
 
 def pinned(pid: int, proc: Path = Path("/proc")) -> int:
-    """Return how many bytes of memory a process has pinned (VmPin); raise Unavailable."""
+    """Return how many bytes of memory a process has pinned (VmPin).
+
+    Raise Unavailable when the process has ended or the kernel does not say.
+    """
     for line in _read(proc / str(pid) / "status").splitlines():
         if match := _PINNED.fullmatch(line):
             return int(match[1]) * 1024

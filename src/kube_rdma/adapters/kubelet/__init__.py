@@ -1,1 +1,1 @@
-"""The kubelet: device plugin API v1beta1 over its unix sockets."""
+"""The kubelet: device plugins, claims and pod resources, by gRPC over its unix sockets."""

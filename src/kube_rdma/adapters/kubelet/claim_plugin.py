@@ -3,10 +3,10 @@
     plugins_registry ─ GetInfo ─► DRAPlugin ─► NodePrepareResources, NodeUnprepareResources
                                └► DRAResourceHealth ─► NodeWatchResources
 
-The kubelet finds the socket, and again whenever it starts (pkg/kubelet/pluginmanager), so a
-kubelet that restarts registers the driver by itself; a socket that somebody removed is made anew.
-The kubelet calls once for a claim, however many pods share it; a claim that failed it asks for
-again. The handlers that the agent hands in decide.
+The kubelet finds the socket, and again whenever it starts (pkg/kubelet/pluginmanager). So a kubelet
+that restarts registers the driver by itself. A socket that somebody removed is made anew. The
+kubelet calls once for a claim, however many pods share it, and calls again for a claim that failed.
+The handlers that the agent hands in decide.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ClaimHealth:
     ) -> None:
         self._clock = clock
         self._repeat = repeat
-        self._devices: tuple[DeviceHealth, ...] | None = None  # None: nobody has looked yet
+        self._devices: tuple[DeviceHealth, ...] | None = None  # None: nothing was published yet
         self._changed = asyncio.Event()
 
     def publish(self, devices: Sequence[DeviceHealth]) -> None:
@@ -75,7 +75,10 @@ class ClaimHealth:
         return _V1(driver, self), _V1Alpha1(driver, self)
 
     async def send(self, stream: Stream[Any, Any], wire: ModuleType) -> None:
-        """Send the health of all devices now, at each change and at intervals, until the end."""
+        """Send the health of all devices now, at each change and at intervals, until cancelled.
+
+        `wire` has the messages of the API version. Nothing is sent before the first `publish`.
+        """
         while True:
             changed = self._changed
             if self._devices is not None:
@@ -164,7 +167,11 @@ class ClaimPlugin:
         )
 
     async def run(self) -> None:
-        """Serve the kubelet until cancelled, then remove the socket; raise Refused if it fails."""
+        """Serve the kubelet until cancelled, then remove the socket.
+
+        Raise Refused when the socket cannot be made or its folder not be watched, Unavailable when
+        the folder is removed.
+        """
         clock = asyncio.get_running_loop().time
         failures = 0
         while True:

@@ -120,7 +120,10 @@ class PluginHandlers(Frozen):
 
 
 class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
-    """The DevicePlugin gRPC service of one resource, on one socket."""
+    """The DevicePlugin gRPC service of one resource, on one socket.
+
+    `unwatched` is called when the last ListAndWatch ends, with the seconds that it was open.
+    """
 
     def __init__(
         self, offer: Offer, handlers: PluginHandlers, unwatched: Callable[[float], None]
@@ -138,7 +141,7 @@ class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
 
     @property
     def watched(self) -> bool:
-        """Decide whether a ListAndWatch is open."""
+        """Return whether a ListAndWatch is open."""
         return self._watchers > 0
 
     def publish(self, offer: Offer, *, again: bool = False) -> None:
@@ -151,10 +154,11 @@ class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
         """End every ListAndWatch cleanly, so that the kubelet closes the connection.
 
         Without it the kubelet would hold on to a connection whose server merely went silent.
-        `withdrawn`: nobody serves the resource after this, and the last list is an empty one. The
-        end alone is not enough: when two plugins of one name change places, the kubelet can forget
-        the client of a list that it goes on reading, and the shares of that list then stay
-        allocatable after its end, for good (runClient in pkg/kubelet/cm/devicemanager).
+        `withdrawn` means that nobody serves the resource after this; then the last list is an empty
+        one. The end alone is not enough when two plugins of one name change places. The kubelet can
+        then forget the client of a list that it goes on reading (runClient in
+        pkg/kubelet/cm/devicemanager). The shares of that list would stay allocatable after its end,
+        for good.
         """
         self._withdrawn = withdrawn
         self._ending = True
@@ -231,7 +235,7 @@ class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
     ) -> None:
         """Let the container with these shares start, or answer why it cannot yet.
 
-        The kubelet asks before every start, tells no pod, and tries a refused one again.
+        The kubelet asks before every start, names no pod, and tries a refused one again.
         """
         request = await self._requests.receive(stream)
         if self._handlers.start is None:
@@ -305,15 +309,15 @@ class PluginServer(ABC):
             self.register_again()
 
     def register_again(self) -> None:
-        """Plan a new registration with the kubelet, which lost the last offer."""
+        """Plan a new registration with the kubelet, as where it has not taken the last offer."""
         self._anew = True
         self._wake.set()
 
     async def run(self) -> None:
         """Serve until cancelled, then remove the socket.
 
-        Raise Refused when the kubelet's folder cannot be watched; in an exception group raise
-        Refused when it cannot be written to and Unavailable when it vanishes.
+        Raise Refused when the kubelet's folder cannot be watched. In an exception group raise
+        Refused when it cannot be written to, and Unavailable when it vanishes.
         """
         with watching(self._directory, self._watched_names()) as changes:
             async with asyncio.TaskGroup() as tasks:

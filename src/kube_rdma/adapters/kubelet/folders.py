@@ -29,7 +29,7 @@ Identity = tuple[int, int]
 
 
 def identity(path: Path) -> Identity | None:
-    """Return device, inode and change time of a socket, which tell it from a later one; or None.
+    """Return inode and change time of a socket, which tell it from a later one; None without one.
 
     Inode numbers are used again at once on some file systems, so the time of change goes with it.
     """
@@ -91,8 +91,8 @@ class Folders(Frozen):
 def find_folders(roots: Sequence[Path] = KNOWN, host: Path = Path("/")) -> Folders:
     """Return the kubelet's folders below the first root that has them.
 
-    FIXED is the last root. `host` is where the host's root is mounted. Raise Refused when there is
-    no device-plugins.
+    The root of device-plugins may be another than that of the others. FIXED is always tried. `host`
+    is where the host's root is mounted. Raise Refused when there is no device-plugins.
     """
     # Joined as text: a path that begins with / would replace `host`.
     places = [host / str(root).lstrip("/") for root in dict.fromkeys((*roots, FIXED))]
@@ -191,7 +191,10 @@ _LONGEST = 1 << 20
 
 
 def topology_policy(roots: tuple[Path, ...]) -> str:
-    """Return the kubelet's topology policy in config.yaml; "" without the file."""
+    """Return the topology manager policy in the kubelet's config.yaml; "" without the file.
+
+    It is "none", the kubelet's default, where the file does not say.
+    """
     for root in roots:
         try:
             with (root / "config.yaml").open("rb") as file:
@@ -204,6 +207,9 @@ def topology_policy(roots: tuple[Path, ...]) -> str:
 
 
 def sockets(folder: Path) -> tuple[str, ...]:
-    """Return the names of sockets in the folder device-plugins; raise Unavailable."""
+    """Return the names of sockets in the folder device-plugins.
+
+    Raise Unavailable when the folder cannot be read.
+    """
     with readable(folder):
         return tuple(sorted(path.name for path in folder.iterdir() if path.is_socket()))

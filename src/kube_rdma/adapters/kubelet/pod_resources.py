@@ -51,18 +51,20 @@ class PodResources:
             self._line = None
 
     async def holdings(self) -> tuple[Holding, ...]:
-        """Return the devices that each container holds, in the kubelet's order; raise Unavailable.
+        """Return the devices that each container holds, in the kubelet's order.
 
         Since Kubernetes 1.34 only active pods are listed (KubeletPodResourcesListUseActivePods),
         before that also pods that have ended, with shares that others may hold by now. Init
-        containers are left out, but for those that restart (sidecars).
+        containers are left out, but for those that restart (sidecars). Raise Unavailable when the
+        kubelet does not answer.
         """
         return (await self.all_held()).shares
 
     async def all_held(self) -> NodeHoldings:
         """Return the devices that containers hold, by device plugins and by claims.
 
-        On by default since 1.34 (KubeletPodResourcesDynamicResources).
+        The kubelet lists those of claims by default since 1.34
+        (KubeletPodResourcesDynamicResources). Raise Unavailable when the kubelet does not answer.
         """
         request = pb.ListPodResourcesRequest()
         with self._unavailable():
@@ -77,8 +79,8 @@ class PodResources:
     async def holdings_of(self, namespace: str, pod: str) -> tuple[Holding, ...]:
         """Return the devices that a pod's containers hold, () for an unknown pod.
 
-        Raise Unavailable. Get is there since Kubernetes 1.27 and on by default since 1.34; without
-        it all pods are listed.
+        Get is there since Kubernetes 1.27 and on by default since 1.34; without it all pods are
+        listed. Raise Unavailable when the kubelet does not answer.
         """
         request = pb.GetPodResourcesRequest(pod_name=pod, pod_namespace=namespace)
         with self._unavailable():
@@ -97,7 +99,10 @@ class PodResources:
             return tuple(_holdings(answer.pod_resources))
 
     async def allocatable(self) -> tuple[Allocatable, ...]:
-        """Return every healthy device of plugins, in the kubelet's order; raise Unavailable."""
+        """Return every healthy device of plugins, in the kubelet's order.
+
+        Raise Unavailable when the kubelet does not answer.
+        """
         request = pb.AllocatableResourcesRequest()
         with self._unavailable():
             answer = await self._ask(

@@ -141,9 +141,10 @@ class PluginRegistration(RegistrationBase):
 
 
 class RpcConnection:
-    """A gRPC connection that is reused for many calls, as a new one costs two calls.
+    """A gRPC connection that is reused for many calls, as opening one takes as long as two calls.
 
-    A call must have no effect: it is made again when the server has restarted.
+    A call must have no effect: it is made again when the connection broke, as by the server's
+    restart.
     """
 
     def __init__(self, socket: Path) -> None:
@@ -155,7 +156,7 @@ class RpcConnection:
         self._channel.close()
 
     async def ask(self, question: Callable[[Channel], Awaitable[Answer]]) -> Answer:
-        """Make a call and return its answer; raise CallFailed as grpc_calls.calling."""
+        """Make a call and return its answer; raise CallFailed as grpc_calls.calling does."""
         channel = self._channel
         try:
             with judged():

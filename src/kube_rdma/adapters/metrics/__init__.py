@@ -1,1 +1,1 @@
-"""Prometheus, which asks by HTTP and reads its text format."""
+"""Metrics as Prometheus reads them, a socket for the agent's own, and figures of the process."""

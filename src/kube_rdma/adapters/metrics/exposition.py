@@ -2,7 +2,7 @@
 
 This is the oldest format, which every scraper reads; OpenMetrics has nothing that these families
 need. The library writes each line once, when its series is new. From then on the line is kept, and
-only a value that changed is written anew: of a node with 250 functions a scrape has 21,000 lines.
+only a value that changed is written anew. Of a node with 250 functions a scrape has 21,000 lines.
 """
 
 from __future__ import annotations

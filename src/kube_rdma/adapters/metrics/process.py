@@ -1,6 +1,6 @@
-"""Reads what Prometheus usually has of a process, of this one: CPU, memory, open files.
+"""Reads the usual figures of this process for Prometheus: CPU, memory, open files.
 
-The names are those of its client libraries, so that usual dashboards show it; prometheus-client's
+The names are those of its client libraries, so that usual dashboards show them. prometheus-client's
 own collector reads the same files and is not asked, for it wants a registry of its own.
 """
 

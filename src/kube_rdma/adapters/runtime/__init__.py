@@ -1,1 +1,1 @@
-"""The container runtime: what it is and how it is set."""
+"""The container runtime: questions to it by CRI, CDI files, and settings of containers."""

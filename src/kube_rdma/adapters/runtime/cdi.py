@@ -1,7 +1,7 @@
 """Writes CDI files: they say to the container runtime what a promised device stands for.
 
-containerd and CRI-O read `*.json` and `*.yaml` of /var/run/cdi whenever something changes there
-and look a container's CDI devices up when they create it (CDI SPEC.md, library v1.1.1). A live
+containerd and CRI-O read `*.json` and `*.yaml` of /var/run/cdi whenever something changes there.
+They look a container's CDI devices up when they create it (CDI SPEC.md, library v1.1.1). A live
 file of a binding is never rewritten, for they could still know the old one; only kube-rdma's files
 are ever touched.
 """
@@ -69,7 +69,7 @@ class CdiFolder:
         """Write the CDI file of a device that many containers get; return whether it changed.
 
         A later container gets the same edits, so the file is written over, and it stays until the
-        next boot. Raise Unavailable.
+        next boot. Raise Unavailable when it cannot be written.
         """
         target = self.path / f"{_SHARED}{cdi.partition('=')[2]}{_ENDING}"
         return self._renew(target, document((cdi, edits)))
@@ -78,7 +78,7 @@ class CdiFolder:
         """Write the CDI file of a claim with all its devices; return whether it changed.
 
         Without a device there is no file. A runtime may know the earlier one for a moment. Raise
-        Refused for a uid that no file can have, Unavailable.
+        Refused for a uid that no file can have, Unavailable when the folder cannot be changed.
         """
         target = self._claim_file(uid)
         return self._renew(target, document(*devices)) if devices else self.remove_claim(uid)
@@ -92,7 +92,10 @@ class CdiFolder:
         return False
 
     def claims(self) -> tuple[str, ...]:
-        """Return the uids of all claims that have a CDI file; raise Unavailable."""
+        """Return the uids of all claims that have a CDI file.
+
+        Raise Unavailable when the folder cannot be listed.
+        """
         return tuple(
             name.removeprefix(_CLAIM).removesuffix(_ENDING)
             for name in (path.name for path in self._listed())
@@ -127,7 +130,7 @@ class CdiFolder:
             os_files.replace(target, content, 0o600)  # read by the runtime alone, which is root
 
     def remove(self, container: ContainerId, nonce: Nonce | None = None) -> None:
-        """Remove the CDI files of a sandbox, or only the one with this nonce, if they exist.
+        """Remove the CDI files of a sandbox's bindings, or only the one with this nonce, if any.
 
         Raise Unavailable when the folder cannot be changed.
         """
@@ -138,7 +141,7 @@ class CdiFolder:
                     path.unlink(missing_ok=True)
 
     def present(self) -> tuple[CdiFile, ...]:
-        """Return each CDI file of kube-rdma; its age counts from when it was first seen.
+        """Return the CDI file of each binding; its age counts from when it was first seen.
 
         Raise Unavailable when the folder cannot be listed; return nothing when it does not exist.
         """
@@ -177,8 +180,8 @@ def file_name(container: ContainerId, nonce: Nonce) -> str:
 def document(*devices: tuple[str, Edits]) -> bytes:
     """Return the file's content: devices of one kind, by their qualified names, with their edits.
 
-    A node has the path of the host's and what the runtime finds there (type, number); rw without m,
-    so that a container makes no nodes.
+    A device node has the host's path, and the type and number that the runtime finds there. It may
+    be read and written, but not made (rw without m), so that a container makes no nodes.
     """
     (kind,) = {cdi.partition("=")[0] for cdi, _ in devices}
     spec = {

@@ -37,10 +37,10 @@ def find_socket(candidates: Sequence[Path] = SOCKETS) -> Path:
 
 
 async def read_runtime(socket: Path) -> Runtime:
-    """Return the name, version and settings of the runtime on this socket; raise Unavailable.
+    """Return the name, version and settings of the runtime on this socket.
 
     containerd prints its CRI configuration (internal/cri/server/status.go), with its CNI folders
-    and, before 2.4, enableCDI. CRI-O prints none of it.
+    and, before 2.4, enableCDI. CRI-O prints none of it. Raise Unavailable without an answer.
     """
     with _asking(socket) as stub:
         version = await answered(stub.Version(pb.VersionRequest(), timeout=_SECONDS))
@@ -98,9 +98,10 @@ async def read_netns(socket: Path, container: ContainerId) -> str:
 
 
 async def read_container(socket: Path, container: ContainerId) -> MadeContainer:
-    """Return variables, device files and mounts of a container; raise Unavailable.
+    """Return variables, device files and mounts of a container.
 
-    Both containerd and CRI-O print the OCI spec of a container, after CDI has changed it.
+    Both containerd and CRI-O print the OCI spec of a container, after CDI has changed it. Raise
+    Unavailable when the container is gone or the runtime does not say.
     """
     with _asking(socket) as stub:
         request = pb.ContainerStatusRequest(container_id=container, verbose=True)
@@ -114,7 +115,7 @@ async def read_container(socket: Path, container: ContainerId) -> MadeContainer:
 def made_container(info: Mapping[str, str]) -> MadeContainer | None:
     """Return variables, device files and mounts in `info` of a container.
 
-    None without a process.
+    Return None if it shows no process.
     """
     spec = _part(_document(info, "info"), "runtimeSpec")
     process = _part(spec, "process")

@@ -1,10 +1,11 @@
 """Writes settings of containers on the host, for the shim to merge with what a container has.
 
-What is bound late has a folder for each CDI device (SettingsFolder): it holds the files that late
+What is bound late has a folder for each CDI device (SettingsFolder). It holds the files that late
 binding writes, and the merged ones that containers read (shim/settings.c). It goes when the device
-does, and none outlives a boot. Claims have one for each container (PodSettings). What Allocate
-gives has a folder for all who hold the same (Shelf), which outlives boots as the kubelet's
-allocations do. Each is the host's, at the path that the runtime sees.
+does, and none outlives a boot. Claims have one for each container (PodSettings), and one for the
+files that a claim's CDI device mounts (ClaimFiles). What Allocate gives has a folder for all who
+hold the same (Shelf), which outlives boots as the kubelet's allocations do. Each is the host's, at
+the path that the runtime sees.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ class SettingsFolder:
         self.path = path
 
     def write(self, container: ContainerId, nonce: Nonce, files: Mapping[str, str]) -> Path:
-        """Write settings files by name, and nccl_env.sh; return their folder. Raise Unavailable."""
+        """Write settings files by name, and nccl_env.sh; return their folder.
+
+        Raise Unavailable when they cannot be written.
+        """
         folder = self._of(container, nonce)
         with _needed(self.path, folder, "written"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -59,7 +63,10 @@ class PodSettings:
         self.path = path
 
     def write(self, sandbox: ContainerId, name: str, files: Mapping[str, str]) -> None:
-        """Write these settings files for a container, and remove its others; raise Unavailable."""
+        """Write these settings files for a container, and remove its others.
+
+        Without files there is no folder. Raise Unavailable when they cannot be written.
+        """
         folder = self.path / sandbox / name
         with _needed(self.path, folder, "written"):
             _clear(folder)
@@ -68,7 +75,10 @@ class PodSettings:
                 _fill(folder, files)
 
     def remove(self, sandbox: ContainerId | None = None) -> None:
-        """Remove the settings files of a sandbox (None: of all), if any; raise Unavailable."""
+        """Remove the settings files of a sandbox (None: of all), if any.
+
+        Raise Unavailable when they stay.
+        """
         folder = self.path / sandbox if sandbox else self.path
         with _needed(self.path, folder, "removed"):
             _clear(folder)
@@ -81,7 +91,10 @@ class ClaimFiles:
         self.path = path
 
     def put(self, uid: str, files: Mapping[str, str]) -> dict[str, str]:
-        """Write these files for a claim, by name; return the path of each. Raise Unavailable."""
+        """Write these files for a claim, by name; return the path of each.
+
+        Raise Unavailable when they cannot be written.
+        """
         folder = self.path / uid
         with _needed(self.path, folder, "written"):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)

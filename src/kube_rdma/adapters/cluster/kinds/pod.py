@@ -1,7 +1,8 @@
 """Describes pods in two sizes, workloads and ConfigMaps, by the fields that are read of them.
 
-POD is what an agent keeps of each pod of its node, FULL_POD is all that is read of any. The API
-server checks their form, so a field here is as the API has it, or not there at all.
+POD is what an agent keeps of each pod of its node; FULL_POD adds what commands and controllers
+read. resource_api.py has pods with their claims. The API server checks their form, so a field here
+is as the API has it, or not there at all.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ READ = frozenset(
         *("kube-rdma.io/network-status", "kube-rdma.io/settings", RESTART, MIRROR),
     )
 )
-"""The annotations of pods that an agent reads; all others may have 256 KiB in each pod."""
+"""The annotations of pods that POD decodes; a pod may have 256 KiB of others."""
 
 _TRIES = "ErrImagePull, ImagePullBackOff"
 # Words of a kubelet about images (pkg/kubelet/images/types.go).
@@ -168,7 +169,7 @@ def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:
 
 
 def _owner(pod: Stored[PodSpec, PodStatus], owner: Owner) -> str:
-    """Return kind and name of a pod's owner; for a ReplicaSet those of its Deployment."""
+    """Return kind and name of a pod's owner; the name is the Deployment's for its ReplicaSet."""
     generation = f"-{pod.label('pod-template-hash')}"
     name = owner.name.removesuffix(generation) if owner.kind == "ReplicaSet" else owner.name
     return f"{owner.kind}/{name}"

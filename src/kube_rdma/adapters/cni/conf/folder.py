@@ -1,9 +1,9 @@
 """The folder of CNI configuration: read, changed as planned, and kept so when others rewrite it.
 
 Every network plugin writes its file when it starts, and drops what was chained to it. So the folder
-is watched and the plan made again. Two who keep undoing each other would never end: after each time
-the keeper waits longer, and says so. Where the other may keep everybody out, what is written is
-reported only when it stands, and nobody is called meanwhile.
+is watched, and the plan is made again after each change. Two programs that undo each other's writes
+would never end: after each time the keeper waits longer, and reports it. Where a product may keep
+all others out of the folder (ConfPlan.guard), a write is reported only when it has stood a while.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class FolderTiming(Frozen):
     """The intervals in which the keeper of the CNI configuration works, in seconds."""
 
     settle: float = 0.3  # from a change to the round about it
-    first: float = 1.0  # between the first two rounds of a quarrel; each next is twice as late
-    longest: float = 300.0  # between two rounds of a quarrel
+    first: float = 1.0  # doubled for each write in a row that was undone, or try that failed
+    longest: float = 300.0  # that doubling leads to
     calm: float = 600.0  # without a change, until a quarrel is over
     look: float = 600.0  # between two rounds: no runtime announces that it looks elsewhere
     proof: float = 1.0  # for which a file has to stand where another may keep others out
@@ -62,16 +62,17 @@ class FolderRound(Frozen):
 class ConfFolder:
     """The host's folder of CNI configurations, below the agent's mount of the host.
 
-    Made if missing.
+    `read` makes it if it is missing.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> Files:
-        """Return every file that a runtime may read; raise Unavailable.
+        """Return every file that a runtime may read; raise Unavailable for an unreadable folder.
 
         Names of files in a subfolder begin with its name: a subfolder has the plugins of a list.
+        Files that cannot be read, are too large or no text are left out.
         """
         with self._used():
             self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -84,8 +85,8 @@ class ConfFolder:
     def apply(self, plan: ConfPlan, seen: Files) -> bool:
         """Write and remove the files of a plan.
 
-        Return False when one of `seen` was changed meanwhile. Raise Unavailable when the folder
-        cannot be changed.
+        Return False when a file to write is no longer as in `seen`; writes before it stay. Raise
+        Unavailable when the folder cannot be changed.
         """
         files_by_name = {file.name: file for file in seen}
         with self._used():
@@ -113,7 +114,8 @@ class ConfFolder:
     def put_back(self, ending: str) -> tuple[str, ...]:
         """Take back `set_aside` and return the names.
 
-        A file that was written anew meanwhile stays.
+        A file that was written anew meanwhile stays. Raise Unavailable when the folder cannot be
+        changed.
         """
         with self._used():
             saved = sorted(path for path in self.path.iterdir() if path.name.endswith(ending))
@@ -229,13 +231,16 @@ class _Course:
         self._tell = tell
         self._clock = asyncio.get_running_loop().time
         self._wrote, self._undone, self._failures = 0.0, 0, 0
-        self._held = False  # what was written last has to stand before it is told of
+        self._held = False  # whether the last write has to stand a while before it is reported
         self._notices = Notices()
         self._wiring: Wiring | None = None
         self.writes = Writes()
 
     def note(self, kept: FolderRound) -> None:
-        """Report a finished check, unless its write has yet to prove that it lasts."""
+        """Report a finished check that has news.
+
+        A write that has yet to prove that it lasts (`guard`) is not reported until then.
+        """
         plan = kept.plan
         changed = plan is not None and plan.changes
         if changed:
@@ -262,7 +267,10 @@ class _Course:
 
     @property
     def may_try(self) -> bool:
-        """Return whether enough seconds have passed since the last write that was undone."""
+        """Return whether enough seconds have passed since the last write to write again.
+
+        They grow with the number of writes in a row that were undone.
+        """
         return self._clock() - self._wrote >= self._wait(self._undone)
 
     @property
@@ -394,7 +402,10 @@ class Writes:
 
 
 def _is_quick(path: Path, written: int) -> bool:
-    """Return whether a file was replaced or removed within a second after the write."""
+    """Return whether a file was replaced within a second after the write.
+
+    Return False for a file that was removed.
+    """
     try:
         return path.stat().st_ctime_ns - written <= AT_ONCE
     except FileNotFoundError:

@@ -1,9 +1,9 @@
 """Folders in which a node's container runtime looks for CNI, by the runtime's own configuration.
 
-Distributions differ and change their minds between releases; what their containerd or CRI-O was
-told is the truth. Only where there is no such file the table's folders are tried. The agent asks
-the running one first (attach/node_networks), which knows without any file being
-mounted. The host's root is seen under a prefix, so links are followed inside of it.
+Distributions differ, and change between releases, so the configuration of their containerd or CRI-O
+counts. Only where no such file names a folder that exists, usual folders are tried. The agent asks
+the running runtime first (attach/node_networks), which knows without any file being mounted. The
+host's root is seen under a prefix, so links are followed inside of it.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def shim(folder: Path = SHIMS) -> bytes:
 
 
 def install(content: bytes, folder: Path) -> bool:
-    """Write the shim by all of its names; return whether one was missing or had other content.
+    """Write the shim under all of its names; return whether one was missing or had other content.
 
     Raise Unavailable when it cannot be written.
     """
@@ -226,7 +226,10 @@ def names(folders: Iterable[Path]) -> frozenset[str]:
 
 
 def uninstall(folder: Path) -> None:
-    """Remove the shim's binaries once no configuration names them; raise Unavailable on failure."""
+    """Remove the shim's binaries, which no configuration may name any more.
+
+    Raise Unavailable when one cannot be removed.
+    """
     for name in NAMES:
         with _changed(folder / name):
             (folder / name).unlink(missing_ok=True)

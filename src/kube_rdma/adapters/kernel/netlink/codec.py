@@ -1,6 +1,6 @@
 """Netlink as a wire: messages, attributes, one request and its answer.
 
-rdma_read and rdma_write speak through it; it knows no family of its own. Encoding, decoding and
+The modules beside it speak through it; it knows no family of its own. Encoding, decoding and
 judging an answer are pure functions over bytes, the socket at the end only carries them. Layout and
 numbers: include/uapi/linux/netlink.h and Documentation/userspace-api/netlink/intro.rst.
 """
@@ -79,7 +79,7 @@ class Attribute(Frozen):
 class ChangedMeanwhileError(Exception):
     """The error for a dump during which the kernel's tables changed: ask again.
 
-    It is NLM_F_DUMP_INTR or ENOBUFS.
+    The answer has the flag NLM_F_DUMP_INTR, or a message NLMSG_OVERRUN.
     """
 
 
@@ -162,9 +162,9 @@ def _values(payload: bytes) -> Iterator[tuple[int, bytes]]:
 def answer(datagrams: Iterable[bytes], sequence: int) -> tuple[bytes, ...]:
     """Return the payloads that answer request `sequence`, up to its acknowledgement or end of dump.
 
-    Messages of other requests are passed over. Raise Unavailable with the kernel's own sentence
-    when it refuses, when the answer is malformed, and when `datagrams` end too soon;
-    ChangedMeanwhileError when the whole answer is there and is not one picture.
+    Messages of other requests are passed over. Raise Unavailable when the kernel refuses, with its
+    own sentence, when the answer is malformed, or when `datagrams` end too soon. Raise
+    ChangedMeanwhileError when the answer is not of one state of the tables.
     """
     payloads: list[bytes] = []
     interrupted = False

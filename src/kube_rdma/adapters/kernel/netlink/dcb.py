@@ -1,8 +1,9 @@
-"""What Data Center Bridging netlink and sysfs say of an interface: PFC, trust and ECN.
+"""Reads PFC, trust and ECN of an interface, by Data Center Bridging netlink and sysfs.
 
-For `kube-rdma doctor` alone; doctor/rules/errors judges. Numbers and layouts are those of
-include/uapi/linux/dcbnl.h; what fills them is dcbnl_ieee_fill in net/dcb/dcbnl.c. To read needs no
-right. ECN of RoCE stands in files of MLNX_OFED and DOCA alone; the kernel's own driver has none.
+`kube-rdma doctor` alone asks; doctor/rules/errors judges. Numbers and layouts are those of
+include/uapi/linux/dcbnl.h; what fills them is dcbnl_ieee_fill in net/dcb/dcbnl.c. Reading needs no
+capability. ECN of RoCE stands in files of MLNX_OFED and DOCA alone; the kernel's own driver has
+none.
 """
 
 from __future__ import annotations

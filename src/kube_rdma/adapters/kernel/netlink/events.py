@@ -1,4 +1,4 @@
-"""What the kernel announces over netlink, as it comes: uevents, changes of links and addresses.
+"""Yields what the kernel announces over netlink: uevents, changes of links and addresses.
 
 The agent listens to both, for each is a reason to take a new Survey; hardware/kernel_events.py
 decides which of them are about cards.
@@ -46,7 +46,7 @@ class Listener(Generic[Event]):
         self._waiting: deque[Event] = deque()
 
     async def __aenter__(self) -> Self:
-        """Raise OSError when the kernel does not allow to listen."""
+        """Begin to listen; raise OSError when the kernel does not allow it."""
         kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         listener = socket.socket(socket.AF_NETLINK, kind, self._family)
         try:
@@ -156,7 +156,7 @@ _TYPES = {16: News.LINK, 17: News.LINK_GONE, 20: News.ADDRESS, 21: News.ADDRESS_
 class RtnlEvent(Frozen):
     """An event about the interface with this index; index 0 stands for no particular one.
 
-    Of a link also its name and kind (IFLA_INFO_KIND), as far as they are told.
+    An event of a link has its name and kind (IFLA_INFO_KIND) too, where the kernel sends them.
     """
 
     news: News

@@ -1,4 +1,4 @@
-"""What RDMA netlink says about devices, ports, the namespace mode and queue pairs.
+"""Reads devices, ports, the namespace mode and queue pairs from RDMA netlink.
 
 hardware/survey joins devices and mode with sysfs by link_view, the doctor reads queue pairs.
 Command and attribute numbers are those of include/uapi/rdma/rdma_netlink.h; what fills them is
@@ -62,10 +62,10 @@ _PHYSICAL_STATES: dict[int | None, PhysicalState] = dict(
 
 
 def read_links() -> LinkView:
-    """Return the RDMA devices of this thread's network namespace.
+    """Return the RDMA devices of this thread's network namespace, with the namespace mode.
 
-    Raise Unavailable when the kernel has no RDMA at all or does not list its devices; what fails
-    after that (an old kernel without a namespace mode, a device that has just gone) is a fault.
+    Raise Unavailable when the kernel has no RDMA at all or does not list its devices. What fails
+    after that is a fault: an old kernel without a namespace mode, a device that has just gone.
     """
     try:
         netlink = codec.Netlink(NETLINK_RDMA)
@@ -156,7 +156,10 @@ _READY = 3  # IB_QPS_RTS: it may send
 
 
 def read_queue_pairs() -> tuple[QueuePair, ...]:
-    """Return the queue pairs of processes in this thread's network namespace; raise Unavailable."""
+    """Return the queue pairs of processes in this thread's network namespace.
+
+    Raise Unavailable when the kernel has no RDMA, or does not list them.
+    """
     try:
         netlink = codec.Netlink(NETLINK_RDMA)
     except OSError as error:
@@ -171,7 +174,10 @@ def read_queue_pairs() -> tuple[QueuePair, ...]:
 
 
 def decode_queue_pairs(device: str, payload: bytes) -> Iterator[QueuePair]:
-    """Yield queue pairs in an answer to RES_QP_GET; raise Unavailable if it is malformed."""
+    """Yield the queue pairs of processes in an answer to RES_QP_GET.
+
+    Raise Unavailable if it is malformed.
+    """
     table = codec.values_by_type(payload).get(Attr.RES_QP, b"")
     for entry in codec.decode_attributes(table):
         if entry.type != Attr.RES_QP_ENTRY:

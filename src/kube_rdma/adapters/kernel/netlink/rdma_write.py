@@ -1,4 +1,4 @@
-"""Soft RDMA devices made and removed, RDMA devices moved: RDMA netlink, the writing half.
+"""Makes and removes soft RDMA devices, and moves RDMA devices: RDMA netlink, the writing half.
 
 pod/steps.py asks it. Numbers: include/uapi/rdma/rdma_netlink.h; what they do:
 drivers/infiniband/core/ nldev.c (nldev_newlink, nldev_dellink, nldev_set_doit), device.c
@@ -74,7 +74,8 @@ def make_device(
     """Make a soft RDMA device in the namespace of `netlink`, unless it exists.
 
     A device whose interface has ended keeps its name for a moment (ib_unregister_work), without an
-    interface or not shown at all. It is waited for, some seconds at most.
+    interface or not shown at all. It is awaited for `patience` seconds. Raise Refused when the
+    interface or the name is taken, and the error of another refusal.
     """
     on, deadline = _interface(step), time.monotonic() + patience
     while True:
@@ -98,9 +99,9 @@ def make_device(
 class PodRdma(Frozen):
     """RDMA devices of the node and of one pod, by a socket in the namespace of each.
 
-    `pci_of` says on which function a device sits, wherever it is: its name is another one since its
-    driver was bound anew, and that may be another device's now. `devices` is the node's
-    /sys/class/infiniband, whose lock makes one device of the node move at a time.
+    `pci_of` returns the function on which a device sits, wherever it is. A device has another name
+    once its driver was bound anew, and its old name may be another device's. `devices` is the
+    node's /sys/class/infiniband, whose lock makes one device of the node move at a time.
     """
 
     node: Netlink
@@ -143,7 +144,7 @@ class PodRdma(Frozen):
     def find(self, netlink: Netlink, act: MoveRdma | GiveBackRdma) -> LinkDevice | None:
         """Return an RDMA device, by its PCI function if the act has one, else by its name.
 
-        Or None.
+        Return None if there is none.
         """
         rdma_devices = _listed(netlink)
         named = next((one for one in rdma_devices if one.name == act.device), None)

@@ -1,8 +1,8 @@
-"""A namespace's links, addresses, routes and rules as values: routing netlink, the reading half.
+"""Reads a namespace's links, addresses, routes and rules: routing netlink, the reading half.
 
-pod/links.py looks with it before it acts where it must, pod/steps.py answers look() with it, and
-hardware/survey asks which network functions the node itself is reached through.
-Numbers: include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, fib_rules.h.
+pod/links.py reads with it where it has to look before it acts. pod/steps.py answers look() with it,
+and hardware/survey asks which network functions the node itself is reached through. Numbers:
+include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, fib_rules.h.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ class Interface(Frozen):
 
 
 def open_rtnl() -> codec.Netlink:
-    """Open a socket of the routing family in this thread's network namespace; raise Unavailable."""
+    """Open a socket of the routing family in this thread's network namespace.
+
+    Raise Unavailable when the kernel offers none.
+    """
     try:
         return codec.Netlink(NETLINK_ROUTE)
     except OSError as error:
@@ -360,14 +363,17 @@ def default_interfaces(netlink: codec.Netlink) -> tuple[str, ...]:
 
 
 def decode_default_route(payload: bytes) -> tuple[set[int], set[int]]:
-    """Return the interface indexes and nexthop objects of a default route; none of other routes."""
+    """Return the interface indexes and nexthop objects of a default route.
+
+    Both are empty for other routes.
+    """
     route = decode_unicast(payload)
     if route is None or route.length or route.table != MAIN_TABLE:
         return set(), set()
     through = codec.number(route.attributes, _RTA_NH_ID)
     indexes = {route.out} if route.out else set()
     indexes |= set(_paths(route.attributes.get(_RTA_MULTIPATH, b"")))
-    # The object's interfaces are told beside it unless net.ipv4.nexthop_compat_mode is 0.
+    # The object's interfaces are in the answer too unless net.ipv4.nexthop_compat_mode is 0.
     return indexes, {through} if through and not indexes else set()
 
 
@@ -390,7 +396,7 @@ def resolve_nexthops(wanted: set[int], payloads: tuple[bytes, ...]) -> set[int]:
 def _paths(multipath: bytes) -> Iterator[int]:
     """Yield the interface index of each hop of a multipath route.
 
-    Raise Unavailable if malformed.
+    Raise Unavailable if the route is malformed.
     """
     at = 0
     while len(multipath) - at >= _PATH.size:

@@ -1,7 +1,7 @@
-"""Virtual functions through their physical one: what routing netlink tells of them, and sets.
+"""Reads and sets virtual functions through their physical one, by routing netlink.
 
 Between pod/steps.py and the node's socket. A setting that is right already is not set again, since
-many a driver resets the function for each; and each is a message of its own, so that a refusal says
+many a driver resets the function for each. Each is a message of its own, so that a refusal says
 which one it was. Structs and numbers: include/uapi/linux/if_link.h; what they do: rtnl_fill_vfinfo
 and do_setvfinfo in net/core/rtnetlink.c.
 """
@@ -22,7 +22,7 @@ from kube_rdma.model import pools
 
 NO_MAC = "00:00:00:00:00:00"
 NO_GUIDS = {":".join(["00"] * 8), ":".join(["ff"] * 8)}
-"""A physical function tells the first where none was set; the second is set to have none."""
+"""A physical function reports zeros where none was set; all ones are set to have none."""
 
 _SETLINK = 19
 _LINK = struct.Struct("=BxHiII")  # struct ifinfomsg
@@ -66,7 +66,7 @@ class Setting(Frozen):
 def set_function(node: codec.Netlink, step: pools.SetFunction) -> None:
     """Change settings of a virtual function; raise Refused where the card cannot.
 
-    Raise Unavailable when the function is gone.
+    Raise Unavailable when the function is gone, HardwareGone when the physical one is.
     """
     _set(node, step.place, step.wanted, undoing=False)
 
@@ -75,7 +75,8 @@ def reset_function(node: codec.Netlink, undo: pools.ResetFunction) -> None:
     """Restore the settings of a virtual function; do nothing when the function is gone.
 
     Some drivers know no way back from an administrative MAC (be2net, qed: EINVAL for zeros). It
-    stays with the function then, and the next pod's MAC replaces it.
+    stays with the function then, and the next pod's MAC replaces it. Raise HardwareGone when the
+    physical function is gone.
     """
     _set(node, undo.place, undo.previous, undoing=True)
 

@@ -1,4 +1,4 @@
-"""Steps as requests to routing netlink: pure encoding, one message for each act where that is so.
+"""Encodes Steps as requests to routing netlink, one message for each act where that is so.
 
 pod/links.py sends them. Numbers: include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, fib_rules.h,
 netlink.h; what they do: net/core/rtnetlink.c (rtnl_newlink, do_setlink), net/core/fib_rules.c.
@@ -42,9 +42,9 @@ _GATEWAY_HERE = 4  # RTNH_F_ONLINK
 _TO_TABLE = 1  # FR_ACT_TO_TBL
 
 GROUP = 0x6B72
-"""The group (IFLA_GROUP) that a link of kube-rdma is born with.
+"""The group (IFLA_GROUP) that a link of kube-rdma is made with.
 
-An alias cannot be given at birth (rtnl_create_link knows none); with the group, a link whose maker
+A new link cannot be given an alias (rtnl_create_link knows none); by the group, a link whose maker
 died before the second message is still known as kube-rdma's.
 """
 
@@ -53,7 +53,7 @@ _MODES: Mapping[steps.VirtualKind, Mapping[str, int]] = {
     steps.VirtualKind.IPVLAN: {"l2": 0, "l3": 1, "l3s": 2},
     steps.VirtualKind.IPOIB: {"datagram": 0, "connected": 1},
 }
-"""MACVLAN_MODE_*, IPVLAN_MODE_*, IPOIB_MODE_*; the first word is meant where none is said."""
+"""MACVLAN_MODE_*, IPVLAN_MODE_*, IPOIB_MODE_*; the first one of a kind is its default."""
 
 
 def interim_name(mark: steps.Mark) -> InterfaceName:
@@ -70,7 +70,7 @@ class NetlinkRequest(Frozen):
 
 
 def send(netlink: Netlink, request: NetlinkRequest) -> None:
-    """Send a request; raise Unavailable as Netlink.ask."""
+    """Send a request; raise Unavailable as Netlink.ask does."""
     netlink.ask(request.kind, request.body, more=request.flags)
 
 

@@ -1,1 +1,1 @@
-"""What changes a pod's network: Steps run inside its namespace, and what they wait for."""
+"""Runs Steps on the network of a pod, waits for what they need, and names their errors."""

@@ -1,7 +1,7 @@
-"""What a Step that failed says: who has to act, and what to do.
+"""Makes the errors of failed Steps: who has to act, and what to do.
 
-One table from the kernel's errno to the remedy; the fake speaks through the same functions. Where
-the kernel gives a number and no sentence, the values of the Step say what it means.
+One table from the kernel's errno to the remedy; the fake makes its errors with the same functions.
+Where the kernel gives a number and no sentence, the values of the Step say what it means.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REMEDIES: Mapping[int, str] = {
     errno.EAFNOSUPPORT: "Use a family of addresses that this kernel has",
     errno.EPROTONOSUPPORT: "Load the kernel module ib_core",
 }
-"""What the asker must change. Any other errno (ENODEV, EBUSY, ENOMEM, …) is Unavailable."""
+"""The remedy of a Refused, by errno. Any other (ENODEV, EBUSY, ENOMEM, …) is Unavailable."""
 
 ETHERNET, INFINIBAND = 1, 32  # ARPHRD_*, include/uapi/linux/if_arp.h
 
@@ -61,7 +61,10 @@ def mtu_too_large(name: str, mtu: int, parent: str, most: int) -> Refused:
 
 
 def invalid_link(step: steps.MakeLink, parent_mtu: int, hardware: int) -> Refused | None:
-    """Return the error for EINVAL on a new link, as far as its parent explains it."""
+    """Return the error for a new link that its parent does not allow, by the parent's MTU and type.
+
+    Return None if these explain nothing.
+    """
     if step.kind.value in {"macvlan", "ipvlan"} and hardware == INFINIBAND:
         return Refused(
             f"{step.kind} {step.name} cannot be made: {step.parent.name} is InfiniBand",
@@ -80,8 +83,8 @@ def invalid_link(step: steps.MakeLink, parent_mtu: int, hardware: int) -> Refuse
 def busy_parent(act: str, step: steps.MakeLink, error: Unavailable) -> Unavailable | None:
     """Return the error for EBUSY on a new link: its parent has links of another kind.
 
-    See netdev_is_rx_handler_busy in macvlan_port_create and ipvlan_port_create. It may end by
-    itself.
+    Return None for another error. See netdev_is_rx_handler_busy in macvlan_port_create and
+    ipvlan_port_create. It may end by itself.
     """
     other = {"macvlan": "ipvlan", "ipvlan": "macvlan"}.get(step.kind.value)
     if errno_of(error) != errno.EBUSY or other is None:

@@ -1,7 +1,7 @@
-"""Waiting for a GID: an attachment is done when verbs can use its address.
+"""Waits for GIDs, and counts them: an attachment is done when verbs can use its address.
 
 The kernel makes GIDs in a work queue some time after the address (drivers/infiniband/core/
-roce_gid_mgmt.c) and announces none, so the table in sysfs is read again and again, for a bounded
+roce_gid_mgmt.c) and announces none. So the table in sysfs is read again and again, for a bounded
 time. Format: Documentation/ABI/stable/sysfs-class-infiniband. sysfs/pod.py says which sysfs it is.
 """
 

@@ -1,4 +1,4 @@
-"""Links, addresses, routes, rules and sysctls of one pod, made and taken back.
+"""Makes and removes links, addresses, routes and rules of one pod, and sets its sysctls.
 
 Two sockets: one bound to the node's namespace, one to the pod's. steps.py calls these methods, one
 for each Step; requests are rtnl_write's, looks rtnl_read's. The usual way is asked for first, and
@@ -97,7 +97,7 @@ class PodLinks(Frozen):
                 raise errors.name_taken(step, described(other))
         act = f"moving {step.link.name} into the pod as {step.name}"
         try:
-            if link_in_pod:  # the kernel moves first: it died, or was refused, before the new name
+            if link_in_pod:  # the kernel moves first: a try before ended between move and new name
                 _free_name(self.pod, link_in_pod, step.name)
                 _send(self.pod, rtnl_write.rename_link(link_in_pod.seen.index, step.name))
                 return
@@ -110,7 +110,10 @@ class PodLinks(Frozen):
             raise errors.judged(act, error) from error
 
     def set(self, step: steps.SetLink) -> None:
-        """Set MAC and MTU of a link and bring it up, in one message by name."""
+        """Set MAC and MTU of a link and bring it up, in one message by name.
+
+        Where the driver refuses a MAC that the link has already, set the rest without it.
+        """
         self._seen.clear()
         try:
             _send(self.pod, rtnl_write.set_link(step))
@@ -147,7 +150,7 @@ class PodLinks(Frozen):
         _send(self.pod, rtnl_write.remove_rule(undo), act, harmless=errno.ENOENT)
 
     def remove(self, undo: steps.RemoveLink) -> None:
-        """Remove a link, and its temporary one, if they have kube-rdma's mark."""
+        """Remove a link, and its temporary one, if they have the mark of this attachment."""
         self._seen.clear()
         for name in (undo.name, rtnl_write.interim_name(undo.mark)):
             link = rtnl_read.interface_named(self.pod, name)
@@ -213,7 +216,7 @@ class PodLinks(Frozen):
         return pick(rtnl_read.interfaces(self.node), step, step.link.name)
 
     def link(self, name: InterfaceName) -> rtnl_read.Interface:
-        """Return a link of the pod by name; raise Unavailable.
+        """Return a link of the pod by name; raise Unavailable if the pod has none of it.
 
         Links are cached until one changes.
         """
@@ -264,9 +267,9 @@ def remove_returned(node: Netlink, undo: steps.RemoveLink | steps.RemoveLinks) -
 def restore_on_node(node: Netlink, undo: steps.GiveBackLink) -> None:
     """Restore a link on the node: name, MTU, MAC, state, addresses, routes and rules.
 
-    Also for a pod whose namespace is gone: the kernel brought the link back under the name that it
-    had there, or as devN. Raise HardwareGone when it is not there (yet), Broken when its name is
-    another's; then all but the name is restored.
+    It also serves a pod whose namespace is gone. The kernel then brought the link back under the
+    name that it had there, or as devN. Raise HardwareGone when it is not there (yet), Broken when
+    its name is another's; then all but the name is restored.
     """
     links = rtnl_read.interfaces(node)
     here = pick(links, undo, undo.link.name, undo.name)
@@ -372,8 +375,8 @@ def pick(
 ) -> rtnl_read.Interface | None:
     """Return the card's own link among these, None if it is missing.
 
-    The function that it sits on decides. The kernel does not tell one for every link (virtio, Linux
-    before 5.14): then two of index, MAC and name have to agree, since each alone may be another's.
+    The function that it sits on decides. The kernel does not name one for every link (virtio, Linux
+    before 5.14). Then two of index, MAC and name have to agree, since each alone may be another's.
     """
 
     def agreement(link: rtnl_read.Interface) -> int:
@@ -439,8 +442,8 @@ class PodSysctls:
     def write(self, step: steps.SetSysctl) -> None:
         """Write a sysctl, such as ``net/ipv4/conf/net1/arp_ignore``; skip an optional missing one.
 
-        Raise Refused when there is no such sysctl, the kernel does not take the value or the file
-        may not be written, Unavailable when the namespace is gone.
+        Raise Refused when there is no such sysctl, when it does not take the value, or when it may
+        not be written. Raise Unavailable when the namespace is gone.
         """
         try:
             with self._opened(step.path, os.O_WRONLY) as descriptor:

@@ -1,9 +1,9 @@
 """The one way into another network namespace.
 
-Nothing of kube-rdma runs inside a pod's namespace: a thread of its own enters, opens a descriptor
-there and ends; the descriptor stays bound to that namespace and is used from outside. No other code
-changes namespace. setns(2) with CLONE_NEWNET moves the calling thread alone (nsproxy, per task), so
-a thread that ends has nothing to go back to.
+Nothing of kube-rdma stays inside a pod's namespace. A thread of its own enters, opens descriptors
+or reads there, and ends; a descriptor stays bound to that namespace and is used from outside. No
+other code changes namespace. setns(2) with CLONE_NEWNET moves the calling thread alone (nsproxy,
+per task), so a thread that ends has nothing to go back to.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _DENIED = frozenset({errno.EPERM, errno.EACCES})
 
 
 def open_inside(namespace: Namespace, opener: Callable[[], T]) -> T:
-    """Call `opener` inside of a network namespace, and return the descriptor that it opened.
+    """Call `opener` inside of a network namespace, and return what it opened or read there.
 
-    `opener` opens one descriptor and returns it; it must not start threads, which would stay in the
-    namespace. Raise Unavailable when the namespace is gone, Refused when it may not be entered or
-    is not one, and whatever `opener` raises.
+    `opener` must not start threads, which would stay in the namespace. Raise Unavailable when the
+    namespace is gone, Refused when it may not be entered or is not one, and whatever `opener`
+    raises.
     """
     return _apart(lambda: _enter(namespace), opener)
 
 
 def make_namespace() -> int:
-    """Make a network namespace that lasts as long as its descriptor; return this.
+    """Make a network namespace that lasts as long as its descriptor; return the descriptor.
 
     Raise Refused when none may be made.
     """
@@ -68,9 +68,9 @@ def _apart(enter: Callable[[], None], opener: Callable[[], T]) -> T:
 
 
 def links_inside(namespace: Namespace) -> tuple[PodLink, ...]:
-    """Return the interfaces of a network namespace; raise as open_inside.
+    """Return the interfaces of a network namespace; raise as open_inside does.
 
-    Raise Unavailable without an answer of the kernel. A card in a pod is found by its PCI address,
+    Raise Unavailable when the kernel does not answer. A card in a pod is found by its PCI address,
     whatever its name. The kernel tells the address since Linux 5.14, of interfaces directly on a
     function.
     """
@@ -82,7 +82,10 @@ def links_inside(namespace: Namespace) -> tuple[PodLink, ...]:
 
 
 def _enter(namespace: Namespace) -> None:
-    """Move this thread into a network namespace; raise Refused or Unavailable."""
+    """Move this thread into a network namespace.
+
+    Raise the error of namespace_fault when the kernel refuses.
+    """
     try:
         if isinstance(namespace, int):
             _setns(namespace)

@@ -1,10 +1,10 @@
-"""Asking the network whether somebody has an address, and telling it who has the address now.
+"""Asks the network whether somebody has an address, and announces who has the address now.
 
-What the API server cannot know (docs/decisions/0007): pods of a node that is cut off live on with
-addresses that are others' by now. So before a pod uses an address there is an ARP probe (RFC 5227,
-section 2.1) or the neighbour solicitation of duplicate address detection (RFC 4862, section 5.4),
-each from nobody, so that no neighbour learns anything from it. Afterwards an announcement tells the
-neighbours, from a socket that was opened in the pod.
+The API server cannot know it (docs/decisions/0007): pods of a node that is cut off live on with
+addresses that are others' by now. So before a pod uses an address, the network is asked from
+nobody, so that no neighbour learns anything from it. That is an ARP probe (RFC 5227, section 2.1),
+or the neighbour solicitation of duplicate address detection (RFC 4862, section 5.4). Afterwards an
+announcement tells the neighbours, from a socket that was opened in the pod.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ _CLOSER = ThreadPoolExecutor(1, "announcer")  # one thread for all pods
 class Announcer:
     """A sender of announcements (ARP, neighbour advertisements) of a pod's addresses.
 
-    `link` returns an interface of the pod, or raises Unavailable. All share one packet socket, for
-    closing one takes some 15 ms (synchronize_net in packet_release, net/packet/af_packet.c).
+    `link` returns an interface of the pod, or raises Unavailable. All IPv4 addresses share one
+    packet socket, for closing one takes some 15 ms (synchronize_net in packet_release,
+    net/packet/af_packet.c).
     """
 
     def __init__(self, namespace: int, link: Callable[[InterfaceName], Interface]) -> None:
@@ -59,7 +60,10 @@ class Announcer:
             self._packet = None
 
     def announce(self, step: Announce) -> None:
-        """Announce an address once; never raise, even if the link is down or is no Ethernet."""
+        """Announce an address once, on an Ethernet link.
+
+        An OSError or Unavailable is ignored, as of a link that is down.
+        """
         with suppress(OSError, Unavailable):
             link = self._link(step.name)
             if link.hardware != ETHERNET:
@@ -102,11 +106,11 @@ def _icmp_socket() -> socket.socket:
 
 
 def probe(step: Probe, namespace: int, netlink: Netlink, patience: float) -> None:
-    """Raise Refused if another host has an address already, by ARP or neighbour solicitation.
+    """Ask by ARP or neighbour solicitation whether another host has an address.
 
-    `netlink` is bound to the same namespace. A link that has just come up may be without a carrier
-    for a while, and nobody would hear the question. Raise Refused when somebody answers,
-    Unavailable when nobody can be asked.
+    `netlink` is bound to the same namespace. The carrier of a link that has just come up is awaited
+    for `patience` seconds, since without one nobody hears the question. Raise Refused when a host
+    answers, Unavailable when nobody can be asked.
     """
     link = interface_named(netlink, step.name)
     if link is None:

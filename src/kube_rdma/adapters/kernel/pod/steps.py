@@ -1,13 +1,13 @@
-"""Running Steps: the only code that changes the network of a pod.
+"""Runs Steps: whatever kube-rdma itself changes in the network of a pod, it changes here.
 
     with open_pod(Path("/run/netns/cni-…")) as pod:
         for step in plan.steps:
             pod.run(step)
 
-attach/rules/plan plans, the journal keeps, this runs: links.py speaks routing netlink,
-netlink/rdma_write.py RDMA netlink, gids.py waits, links.py, probe.py and announce.py do what their
-names say. Plain functions that block; a program calls them in a thread. The fake is
-kube_rdma_testing/kernel/network.py.
+attach/rules/plan plans, the journal keeps, this runs. links.py speaks routing netlink and writes
+sysctls, netlink/rdma_write.py speaks RDMA netlink, gids.py waits, and probe.py probes and announces
+addresses. cni/plugins.py calls the plugins of others. Plain functions that block; a program calls
+them in a thread. The fake is kube_rdma_testing/kernel/network.py.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _HERE = "/proc/thread-self/ns/net"
 class PodNetwork(Protocol):
     """Access from outside to the network of one pod: it runs, undoes and checks Steps.
 
-    A path alone may lead into a later namespace; its inode tells which one it is.
+    The path of a namespace alone may lead into a later one; its inode tells which one it is.
     """
 
     @property
@@ -79,11 +79,11 @@ class PodNetwork(Protocol):
 def open_pod(
     netns: Namespace | None, *, patience: float = PATIENCE, rdma: Path = DEVICES
 ) -> Iterator[PodNetwork]:
-    """Open a pod's network by its namespace's descriptor `netns`, from the node's namespace.
+    """Open a pod's network by its namespace, `netns`, from the node's namespace.
 
     Without `netns` the pod's namespace is gone, and only undo() works. An open network keeps the
     namespace alive, so close it soon. `patience` bounds AwaitGid and the wait for a carrier, in
-    seconds; `rdma` is the node's /sys/class/infiniband. Raise Unavailable when the namespace is
+    seconds. `rdma` is the node's /sys/class/infiniband. Raise Unavailable when the namespace is
     gone, Refused when it may not be entered.
     """
     with ExitStack() as stack:
@@ -210,7 +210,7 @@ def seen_device(
     gids: tuple[tuple[str, Address], ...],
     links: tuple[SeenLink, ...],
 ) -> SeenRdma:
-    """Return an RDMA device with only those of its GIDs that belong to the pod.
+    """Return an RDMA device with the GIDs that belong to the pod.
 
     A card that all pods share lists the GIDs of all: the pod's are those whose address is on an
     interface of its own.
@@ -222,9 +222,10 @@ def seen_device(
 
 
 class _GonePod:
-    """The network of a pod whose namespace is gone: only cards are left to restore, on the node.
+    """The network of a pod whose namespace is gone.
 
-    Only the links and functions of cards are left to restore, with the node's settings.
+    Only what is on the node is undone: links and functions of cards, virtual links that the kernel
+    moved there, and soft RDMA devices.
     """
 
     inode = None

@@ -1,1 +1,1 @@
-"""Virtual functions: made, removed, given addresses, and bound anew."""
+"""Makes, removes and binds virtual functions, gives them addresses, and reads interfaces' uses."""

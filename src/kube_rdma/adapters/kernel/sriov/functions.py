@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 
 def write_attribute(path: Path, text: str) -> None:
-    """Write a file of sysfs in one system call; raise OSError."""
+    """Write a file of sysfs in one system call; raise OSError if the kernel refuses."""
     with closed_after(os.open(path, os.O_WRONLY | os.O_CLOEXEC)) as descriptor:
         os.write(descriptor, text.encode())
 
@@ -50,7 +50,7 @@ class SriovCards(Frozen):
     """The cards in one sysfs whose virtual functions can be made and removed.
 
     `write` and the patience, in seconds, are for tests. `give` tells a card the addresses of its
-    functions of these numbers, and raises KubeError; None: their drivers choose.
+    functions of these numbers, and raises KubeError. Where it is None, their drivers choose.
     """
 
     root: Path = Path("/sys")

@@ -1,10 +1,10 @@
-"""What interfaces of the node are used for: addresses, routes, what stands on them.
+"""Reads what interfaces of the node are used for: addresses, routes, what stands on them.
 
-agent/changes asks before virtual functions go, pools/rules/functions decides;
-the loop of role plugin asks before a card of its own accord belongs to a pool that moves it.
-Only interfaces of which sysfs and routing netlink tell the same are answered for: /sys may be
-another namespace's. A macvlan inside a pod is seen by its MAC alone, which its parent takes frames
-for (macvlan_open in drivers/net/macvlan.c, ndo_dflt_fdb_dump in net/core/rtnetlink.c).
+agent/changes asks before virtual functions go, and pools/rules/functions decides. For cards that
+pools move into pods, pools/rules/selection decides which are spared. Only interfaces of which sysfs
+and routing netlink tell the same are answered for: /sys may be another namespace's. A macvlan
+inside a pod is seen by its MAC alone, which its parent takes frames for (macvlan_open in
+drivers/net/macvlan.c, ndo_dflt_fdb_dump in net/core/rtnetlink.c).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _GROUP_BIT = 0x01  # in the first octet of a MAC
 def read_uses(
     names: Collection[str], sysfs: Path | None = None, nfs: Path = NFS_SERVERS
 ) -> dict[str, Use]:
-    """Return what the node uses each interface for; leave out those of other namespaces.
+    """Return what the node uses each interface for; leave out interfaces of other namespaces.
 
-    Raise Unavailable when the kernel does not say.
+    Raise Unavailable when the kernel does not answer.
     """
     tree = SysfsTree(sysfs)
     with rtnl_read.open_rtnl() as netlink:
@@ -129,8 +129,8 @@ _LUSTRE = re.compile(r"MGC([0-9a-fA-F.:]+)@\w+")
 def storage_servers(tree: SysfsTree, nfs: Path = NFS_SERVERS) -> Iterator[tuple[str, Address]]:
     """Yield description and address of each server of mounted network storage.
 
-    NFS lists its servers for each network namespace (nfs_server_list_show, fs/nfs/client.c); NVMe
-    over fabrics has them in sysfs (nvme_sysfs_show_address, drivers/nvme/host/sysfs.c); Lustre
+    NFS lists its servers for each network namespace (nfs_server_list_show, fs/nfs/client.c). NVMe
+    over fabrics has them in sysfs (nvme_sysfs_show_address, drivers/nvme/host/sysfs.c). Lustre
     names its management client after the server's LNet address. Storage of user space is not seen.
     """
     yield from _nfs(nfs)

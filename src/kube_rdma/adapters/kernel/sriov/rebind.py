@@ -1,4 +1,4 @@
-"""The driver of a virtual function bound anew, its port and partitions: InfiniBand in sysfs.
+"""Binds the driver of a virtual function anew, and awaits its port and partitions: InfiniBand.
 
 Between pod/steps.py and /sys. mlx5 asks for the GUIDs of a function when it probes, so new ones
 count from the next binding on. Unbinding ends the RDMA device and the interface, wherever they are,
@@ -49,8 +49,8 @@ class FunctionDrivers(Frozen):
     def rebind(self, step: RebindFunction) -> None:
         """Unbind and bind a function's driver, unless its RDMA device has the wanted GUID.
 
-        Raise Refused when /sys may not be written, Unavailable when the function is gone, busy, or
-        does not come up in time.
+        Wait until it has that GUID and an interface. Raise Refused when /sys may not be written,
+        Unavailable when the function is gone, busy, or does not come up in time.
         """
         devices = self._bus / "devices"
         with locked(devices / step.physical, step.physical, self.lock_patience):

@@ -1,8 +1,8 @@
-"""The counters of RDMA devices, from the files of a sysfs: the node's, or that of a pod.
+"""Reads the counters of RDMA devices from the files of a sysfs: the node's, or that of a pod.
 
-Asked at every scrape, so it walks each path once, reads through descriptors of folders, and lists a
-folder of counters only where it is new. What a driver does not have, what it refuses to say and
-what vanishes on the way costs its own value and nothing else. Which series follow is
+It is asked at every scrape. So it walks each path once, reads through descriptors of folders, and
+lists a folder of counters only where it is new. What a driver does not have, what it refuses to say
+and what vanishes on the way costs its own value and nothing else. Which series follow is
 metrics/rules' business; names and units of files are those of
 Documentation/ABI/stable/sysfs-class-infiniband. The agent also reads the states of InfiniBand ports
 alone, which the kernel does not announce.
@@ -32,7 +32,7 @@ from kube_rdma.model.device import PciAddress, PcieLink, PhysicalState, PortStat
 from kube_rdma.model.metrics import CounterReadings, DeviceCounters, PodPlaceCounters, PortCounters
 
 MOST_FILES = 256  # of a folder of counters; the longest of a driver of today has below 100
-LISTED_LOOKS = 16  # for which the names of counters hold
+LISTED_LOOKS = 16  # rounds, after which the names of counters are listed again
 GID_TABLES = 2  # read anew in one look: each has up to 1024 files
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -46,7 +46,7 @@ _LINK = tuple(
     for end in ("device/current", "device/max", "device/../max")
     for what in ("width", "speed")
 )
-# What a kernel says that has no such counter, or that has the device no more.
+# The errors of a kernel that has no such counter, or has the device no more.
 _SILENT = frozenset(
     {errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.EACCES, errno.EPERM}
 )
@@ -76,7 +76,8 @@ class CounterFiles:
     def read(self) -> CounterReadings:
         """Read the counters of all devices and ports now; none where the kernel has no RDMA.
 
-        Of the GID tables those are read that have waited longest; others are as they were.
+        Counts of GIDs are of earlier rounds. The tables that have waited longest are counted for
+        the next round.
         """
         try:
             root = os.open(self._root, _FOLDER)
@@ -299,7 +300,7 @@ def _pci_of(device: int) -> PciAddress | None:
 # Devices that were moved into pods: their counters are read inside of the pods' namespaces.
 
 Mount = Callable[[int], int]
-"""A descriptor of the root of a sysfs of the namespace behind a descriptor."""
+"""A function from a namespace's descriptor to that of the root of a sysfs of it."""
 
 
 def read_inside(

@@ -1,4 +1,4 @@
-"""The RDMA devices, network functions and GPUs that a sysfs tree shows: the first half of a Survey.
+"""Reads the RDMA devices, functions and GPUs that a sysfs tree shows: the first half of a Survey.
 
 hardware/survey calls it on /sys or on a recorded tree; netlink/rdma_read adds what only the running
 kernel can say. Names and formats come from Documentation/ABI/stable/sysfs-class-infiniband and
@@ -58,11 +58,11 @@ _SPELLINGS = {"<unknown>": "UNKNOWN"}
 
 
 def read_survey(root: SysfsRoot | SysfsTree, *, brief: bool = False) -> Survey:
-    """Return all that a sysfs tree shows of RDMA devices, functions and interfaces.
+    """Return all that a sysfs tree shows of RDMA devices, functions, interfaces and GPUs.
 
-    `root` is the tree, or one that is open already. `brief`: of each GID table the first used entry
-    alone, by which a port has an address; a table has hundreds of entries, each a file, and a node
-    a thousand tables.
+    `root` is the tree, or one that is open already. With `brief`, only the first used entry of each
+    GID table is read, by which a port has an address. A table has hundreds of entries, each a file,
+    and a node a thousand tables.
 
     A tree without class/infiniband has no devices, which is not a fault. The namespace mode is not
     in sysfs and stays UNKNOWN. Never raises for what the tree holds or lacks: see Survey.faults.
@@ -93,9 +93,10 @@ def read_survey(root: SysfsRoot | SysfsTree, *, brief: bool = False) -> Survey:
 
 
 def read_devices(root: Path, names: Iterable[str]) -> tuple[tuple[Device, ...], CharDevice | None]:
-    """Return those of these devices that exist, and rdma_cm's device node; ignore faults.
+    """Return the devices of these names that exist, and rdma_cm's device node; ignore faults.
 
-    For a pod that has just got them: a survey of a large node takes 0.2 s, this some milliseconds.
+    A pod that has just got devices is served by it: a survey of a large node takes 0.2 s, this some
+    milliseconds.
     """
     tree = SysfsTree(root)
     pci = PciTree(tree)
@@ -312,7 +313,7 @@ def _word(tree: SysfsTree, path: str, words: type[Word], *, numbered: bool = Fal
 def _spelled(tree: SysfsTree, path: str, text: str | None, words: type[Word]) -> Word:
     """Return the enum member that the kernel's text means.
 
-    UNKNOWN, and a fault, for another text.
+    Return UNKNOWN, and add a fault, for another text.
     """
     unknown = words["UNKNOWN"]
     if text is None:

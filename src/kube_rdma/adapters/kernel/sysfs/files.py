@@ -1,7 +1,8 @@
 """The files of a sysfs that is mounted, or was copied to a folder: what tree.py reads through.
 
-First step of the survey. Few system calls for each file, for a node has thousands; they are those
-of Linux. recorded_text.py answers the same questions from memory, on any system.
+They are the first step of the survey. Few system calls are made for each file, for a node has
+thousands; they are those of Linux. recorded_text.py answers the same questions from memory, on any
+system.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class SysfsFiles:
             return [entry.name for entry in entries]
 
     def entries(self, path: str, indexes: Iterable[int]) -> Iterator[tuple[int, bytes | OSError]]:
-        """Yield the content of each file named by `indexes` in a folder."""
+        """Yield index and content of each file named by `indexes` in a folder, or its OSError."""
         folder = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for index in indexes:
@@ -70,7 +71,7 @@ class SysfsFiles:
 
 
 def _same(root: Path, real: str) -> bool:
-    """Return whether both paths lead to the same file; false if one is missing."""
+    """Return whether both paths lead to the same file; true if one cannot be looked at."""
     try:
         return root.samefile(real)
     except OSError:
@@ -94,9 +95,9 @@ def _real_path(path: str) -> str:
 
 
 def read_file(path: str, folder: int | None = None) -> bytes:
-    """Return the first bytes of a file at `path` below the open `folder`.
+    """Return the first page of a file at `path`, below the open `folder` if there is one.
 
-    It takes three system calls.
+    It takes three system calls. Raise OSError.
     """
     descriptor = os.open(path, _FLAGS, dir_fd=folder)
     try:

@@ -1,9 +1,9 @@
-"""What an RDMA device sits on, and the network functions of a sysfs tree.
+"""Finds what an RDMA device sits on, and the network functions of a sysfs tree.
 
 devices.py asks for the site of each device: function, driver, interfaces, and the identity that
-follows. Three kinds of site exist: a PCI function, a smaller device on one (an auxiliary device
-such as a mlx5 sub-function), and no hardware at all. rxe and siw are of the last kind since Linux
-5.11 ("Make emulated devices virtual in the device tree"); before it they pointed at the card of
+follows. Three kinds of site exist: a PCI function, an auxiliary device on one (such as a mlx5
+sub-function), and no hardware at all. rxe and siw are of the last kind since Linux
+5.11 ("Make emulated devices virtual in the device tree"). Before it they pointed at the card of
 their interface, which is why rxe's `parent` file is asked first.
 """
 
@@ -196,7 +196,7 @@ class NetdevTree:
     def of(self, names: Sequence[str]) -> tuple[Netdev, ...]:
         """Return these interfaces of one PCI function, representors last.
 
-        One alone is never a representor, so nobody asks the kernel what it is.
+        One alone is never a representor, so the files that show one are not read.
         """
         for name in names:
             if name not in self._read:
@@ -223,8 +223,8 @@ class NetdevTree:
     def in_switch(self, netdevs: Sequence[Netdev], ports: Sequence[Port]) -> bool:
         """Decide whether a device is in switchdev mode, by its interfaces and ports.
 
-        Representors are elsewhere at times, or not made yet: then the uplink names the switch, as
-        it does out of that mode too, where ports have GIDs.
+        Representors may be elsewhere, or not made yet; then the uplink's phys_switch_id shows the
+        mode. Out of that mode an uplink can have one too, but then ports have GIDs.
         """
         if len(netdevs) != 1 or len(ports) == 1 or any(port.gids for port in ports):
             return any(one.representor for one in netdevs)
@@ -251,7 +251,7 @@ class NetdevTree:
         netdev = Netdev(
             name=name,
             link_type=LINK_TYPES.get(tree.text(f"{path}/type", required=False) or "", ""),
-            # A carrier can be read of an interface that is up: a tree without flags tells by it.
+            # The carrier of an interface can be read while it is up: it stands in for missing flags.
             up=bool(int(flags, 16) & _UP) if flags else carrier is not None,
             carrier=carrier,
             master=master,

@@ -1,9 +1,9 @@
-"""PCI functions: where they sit, how they are related, which are GPUs, what their links can.
+"""Reads PCI functions: where they sit, how they are related, which are GPUs, what their links can.
 
 netdev.py asks for the position of each RDMA device and for the network functions; devices.py takes
 the GPUs from here. Names and formats: drivers/pci/pci-sysfs.c, drivers/pci/iov.c,
 Documentation/ABI/testing/sysfs-bus-pci. A card can have hundreds of virtual functions, so a
-function is read once, and of a virtual one no file whose content follows from its physical one.
+function is read once. Of a virtual one no file is read whose content follows from its physical one.
 The doctor and the metrics read links, which no survey has.
 """
 
@@ -94,7 +94,7 @@ class PciTree:
     def ids(self, place: str) -> tuple[int, int] | None:
         """Return vendor and device id of the PCI function at `place`.
 
-        None, with a fault, without.
+        Return None, and add a fault, if one cannot be read.
         """
         vendor, device = self._number(f"{place}/vendor"), self._number(f"{place}/device")
         return None if vendor is None or device is None else (vendor, device)

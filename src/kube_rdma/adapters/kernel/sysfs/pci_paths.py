@@ -1,7 +1,7 @@
 """Reads what decides how data goes between card and GPU: ACS of PCIe ports, domains of an IOMMU.
 
-For `kube-rdma doctor` alone, whose values it makes; no survey has them, and no other command loads
-these.
+`kube-rdma doctor` alone asks, and gets its values. No survey has them, and no other command loads
+them.
 """
 
 from __future__ import annotations

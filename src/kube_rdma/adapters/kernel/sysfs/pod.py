@@ -1,7 +1,7 @@
-"""Where sysfs shows an RDMA device: on the node, or only in the namespace that it was moved into.
+"""Finds the sysfs that shows an RDMA device: the node's, or that of the pod that it was moved into.
 
 A sysfs shows the namespace of whoever mounted it (fs/sysfs/mount.c, sysfs_init_fs_context). In
-exclusive mode a moved device is gone from the node's, so a sysfs is mounted in the pod's namespace,
+exclusive mode a moved device is gone from the node's. So a sysfs is mounted in the pod's namespace,
 attached to no directory, and read through its descriptor.
 """
 
@@ -39,7 +39,10 @@ class PodSysfs:
             os.close(self._mount)
 
     def devices(self, device: str) -> Path:
-        """Return the class/infiniband folder that shows `device`: the pod's, else the node's."""
+        """Return the class/infiniband folder that shows `device`: the node's, else the pod's.
+
+        It is the node's too where none can be mounted for the pod.
+        """
         if (self.node / device).exists():
             return self.node
         try:
@@ -50,7 +53,7 @@ class PodSysfs:
         return Path(f"/proc/self/fd/{self._mount}/class/infiniband")
 
     def pci_of(self, device: str) -> PciAddress | None:
-        """Return the function that a device sits on, in the node's sysfs or in the pod's."""
+        """Return the function that a device sits on, by its sysfs; None without one."""
         return pci_of(self.devices(device), device)
 
 

@@ -1,11 +1,11 @@
 """Writes down a node so that its survey can be taken again elsewhere: `kube-rdma devices --record`.
 
-The result is a folder for --sysfs: the part of /sys that a survey and the doctor read, and in two
-JSON files what RDMA netlink said and which interfaces carry the default routes. What is copied
-stands in a table below, name by name, so that nothing else of a machine leaves it. Links stay
-links, relative as in sysfs; the functions they lead to are copied once. Left out: unused GIDs,
-which the survey passes over as well. Lost: why a file could not be read; in the copy it is missing.
-What the doctor knows otherwise than by files is added by doctor/beside_sysfs.
+The result is a folder for --sysfs. It has the part of /sys that a survey and the doctor read. Two
+JSON files have what RDMA netlink said, and which interfaces carry the default routes. What is
+copied stands in a table below, name by name, so that nothing else of a machine leaves it. Links
+stay links, relative as in sysfs; the functions they lead to are copied once. Unused GIDs are left
+out, as the survey passes over them. A file that cannot be read is missing in the copy, which does
+not say why. What the doctor knows otherwise than by files is added by doctor/beside_sysfs.
 """
 
 # ruff: noqa: PTH103, PTH112, PTH113, PTH114, PTH115, PTH123, PTH211

@@ -1,6 +1,6 @@
 """A sysfs as one text, read in memory: the machines that come with kube-rdma.
 
-First step of their survey, in place of files.py: tree.py asks the same questions, and nothing is
+Their survey begins here in place of files.py: tree.py asks the same questions, and nothing is
 written or opened. So it works on systems whose folders cannot hold such a tree, for names of PCI
 functions have colons. The lab writes the same texts out for its nodes (kube_rdma_lab/native).
 """
@@ -35,7 +35,7 @@ class TextEntry(Frozen):
 def read_entries(text: str) -> Iterator[TextEntry]:
     r"""Yield the files, links and folders that a text describes; raise ValueError for other lines.
 
-    A line is ``path: content`` (``\n`` inside stands for a line end, the last one is added),
+    A line is ``path: content``, where ``\n`` stands for a line end and the last one is added. It is
     ``path = 00*256 0d00`` for bytes, ``path -> target`` for a link, or ``path/`` for a folder.
     ``gids/{4..255}: 0000:…`` stands for a range of files. After ``[folder]`` paths lie in that
     folder, but for one that begins with /; a target that begins with / becomes the relative one

@@ -1,8 +1,8 @@
-"""Reading a sysfs tree that may be wrong: recorded, half there, or changing while it is read.
+"""Reads a sysfs tree that may be wrong: recorded, half there, or changing while it is read.
 
-The second step of the survey: bytes and names that `files.py` or `recorded_text.py` hold become
-text and places, and whatever cannot be read becomes a Fault instead of an exception. What the texts
-mean is devices.py's business.
+The second step of the survey: bytes and names from `files.py` or `recorded_text.py` become text and
+places. Whatever cannot be read becomes a Fault instead of an exception. What the texts mean is
+devices.py's business.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kube_rdma.adapters.kernel.sysfs.files import SysfsFiles
 
 SysfsRoot: TypeAlias = Path | RecordedText
-"""Where a sysfs is: /sys or a recording, or an example machine in memory."""
+"""The place of a sysfs: /sys or a recorded folder, or an example machine in memory."""
 
 # How the kernel says "there is nothing to say": the file is not made, or its show() has no answer.
 _SILENT = frozenset({errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP})
@@ -48,9 +48,10 @@ class SysfsTree:
         self.faults.append(Fault(path, reason))
 
     def text(self, path: str, *, required: bool = True) -> str | None:
-        """Return the text of a file without surrounding white space; None when it is empty.
+        """Return the text of a file without surrounding white space.
 
-        Saying nothing is a fault only when `required`; being unreadable or not text always is.
+        Return None when it is empty or unreadable. Saying nothing is a fault only when `required`;
+        being unreadable or not text always is.
         """
         try:
             data = self._store.read(path)
@@ -154,10 +155,10 @@ class SysfsTree:
         return None
 
     def place(self, path: str, *, required: bool = False) -> str | None:
-        """Return the real path relative to the root, links followed.
+        """Return the real path relative to the root, links followed; None where there is none.
 
-        A link that leads out of the tree is not followed: a recorded tree says nothing about the
-        machine it is read on.
+        A link that leads out of the tree is not followed, and is a fault. A recorded tree says
+        nothing about the machine it is read on.
         """
         try:
             place = self._store.place(path)

@@ -1,1 +1,1 @@
-"""The kubelet's messages: our own .proto files and the code that tools/protos makes of them."""
+"""The kubelet's messages: kube-rdma's .proto files, and the code that tools/protos makes."""

@@ -1,1 +1,1 @@
-"""The runtime's messages: our own .proto files and the code that tools/protos makes of them."""
+"""The runtime's messages: kube-rdma's .proto file, and the code that tools/protos makes of it."""
