@@ -329,7 +329,7 @@ class Plugins:
         return PluginResult(call.name, previous, protocol.dns_of(previous))
 
     def check(self, call: CallPlugin, sandbox: Sandbox, result: PluginResult | None) -> None:
-        """Call each plugin with CHECK; raise as add where one finds a fault.
+        """Call each plugin with CHECK; raise as `add` does where one finds a fault.
 
         Do nothing where the configuration forbids CHECK, or its version is below 0.4.0.
         """
@@ -457,7 +457,7 @@ class HostPlugins:
 
 
 def not_there(name: str, folder: str) -> Refused:
-    """Return the refusal for a plugin that was removed after the plan was made."""
+    """Return the refusal for a plugin that the host does not have, or no longer has."""
     return Refused(
         f"the host has no CNI plugin {name} that can be run",
         remedy=f"Install {name} in {folder} again: only it can take back what it made",

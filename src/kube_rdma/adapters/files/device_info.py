@@ -80,7 +80,7 @@ class DeviceInfoFolder:
 
 
 def file_name(resource: str, share: ShareId) -> str:
-    """Return ``<resource, / as ->-<device id, / as ->-device.json``."""
+    """Return ``RESOURCE-SHARE-device.json``, with - for each / in the two names."""
     return f"{_prefix(resource)}{share.replace('/', '-')}{_END}"
 
 

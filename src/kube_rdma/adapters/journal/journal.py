@@ -46,7 +46,7 @@ class Loaded(Frozen, Generic[T]):
 
     @property
     def faults(self) -> tuple[Broken, ...]:
-        """Return the faults of files that are broken or of another version."""
+        """Return the faults of files that are broken or foreign."""
         return (*self.broken, *self.foreign)
 
 

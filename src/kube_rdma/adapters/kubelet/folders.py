@@ -42,10 +42,11 @@ def identity(path: Path) -> Identity | None:
 
 @contextmanager
 def watching(directory: Path, names: Collection[str]) -> Iterator[AsyncIterator[None]]:
-    """Yield an iterator that yields after each change to one of the files `names` of `directory`.
+    """Yield an iterator that yields when one of the files `names` came to `directory` or went.
 
-    It sees every change since the context was entered. Raise Refused when the directory cannot be
-    watched; the iterator raises Unavailable when it is removed or moved away.
+    It sees every change since the context was entered, and yields also when events were lost. Raise
+    Refused when the directory cannot be watched; the iterator raises Unavailable when it is removed
+    or moved away.
     """
 
     def refused(error: OSError) -> Refused:

@@ -40,7 +40,10 @@ class SettingsFolder:
         return folder
 
     def remove(self, container: ContainerId, nonce: Nonce) -> None:
-        """Remove the folder of one device, none is no error; raise Unavailable when it stays."""
+        """Remove the folder of one device; a missing one is no error.
+
+        Raise Unavailable when it stays.
+        """
         folder = self._of(container, nonce)
         with _needed(self.path, folder, "removed"):
             _clear(folder)
@@ -103,7 +106,10 @@ class ClaimFiles:
         return {name: str(folder / name) for name in files}
 
     def remove(self, uid: str) -> None:
-        """Remove the files of a claim, none is no error; raise Unavailable when they stay."""
+        """Remove the files of a claim; missing ones are no error.
+
+        Raise Unavailable when they stay.
+        """
         with _needed(self.path, self.path / uid, "removed"):
             _clear(self.path / uid)
 
@@ -150,7 +156,7 @@ def _fill(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Remove a folder with all that is in it; none is no error."""
+    """Remove a folder with all that is in it; a missing one is no error."""
     with suppress(FileNotFoundError):
         shutil.rmtree(folder)
 

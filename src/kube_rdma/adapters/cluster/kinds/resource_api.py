@@ -44,7 +44,7 @@ def _read_quantity(what: type, written: Any) -> Fraction:
 
 
 def _written_quantity(amount: object) -> str:
-    """Write an amount as the API server prints it, so that what is stored compares equal."""
+    """Return an amount as the API server prints it, so that it compares equal to what is stored."""
     assert isinstance(amount, Fraction)
     return quantity_text(int(amount))
 

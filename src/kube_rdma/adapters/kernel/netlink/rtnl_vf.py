@@ -48,7 +48,7 @@ _STATES = (*pools.LinkState,)  # IFLA_VF_LINK_STATE_*, from 0
 class Physical(Frozen):
     """The interface of a physical function and the settings of its virtual functions, by number.
 
-    `has_parent`: the kernel says what it sits on, which it does since Linux 5.14.
+    `has_parent` says whether the kernel reports what it sits on, as it does since Linux 5.14.
     """
 
     interface: rtnl_read.Interface

@@ -236,7 +236,7 @@ def _wanted(mtu: int | None, mac: str | None) -> list[Attribute]:
 
 
 def mac_bytes(mac: str) -> bytes:
-    """Return the bytes of a MAC such as ``02:00:00:00:00:01``; raise Refused if it is none."""
+    """Return the bytes of a MAC such as ``02:00:00:00:00:01``; raise Refused if it is no hex."""
     try:
         return bytes.fromhex(mac.replace(":", ""))
     except ValueError as error:

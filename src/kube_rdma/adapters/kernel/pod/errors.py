@@ -161,8 +161,8 @@ def setting_refused(place: FunctionPlace, what: str, error: Unavailable) -> Kube
 def lost(link: PlannedHostLink, name: str, *, for_good: bool = False) -> HardwareGone:
     """Return the error for a card's link that is neither in the pod nor on the node.
 
-    That lasts a moment after the end of a namespace. `for_good`: the card is not in the machine any
-    more.
+    That lasts a moment after the end of a namespace. `for_good` says that the card is not in the
+    machine any more.
     """
     sentence = f"{link.name} is neither in the pod (as {name}) nor on the node now"
     return HardwareGone(sentence, for_good=for_good)

@@ -65,7 +65,7 @@ class PodNetwork(Protocol):
     def undo(self, undo: steps.Undo) -> None:
         """Undo a Step; do nothing if it is undone already, or was never run.
 
-        Raise as run, and Broken when another interface has the card's old name now.
+        Raise as `run` does, and Broken when another interface has the card's old name now.
         """
 
     def links(self) -> tuple[SeenLink, ...]:

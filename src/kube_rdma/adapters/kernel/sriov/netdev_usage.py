@@ -75,8 +75,8 @@ def _beyond(link: SeenLink, routes: Sequence[AddRoute], rules: Sequence[AddRule]
     """Yield the routes that lead further than the subnets of the link's own addresses.
 
     A table that is looked up only for packets from one of these addresses is the card's own. Each
-    rail of a routed fabric has one; every other table than main is the node's. An address of full
-    length says no subnet: the narrowest route to it is that, and the route to its next hop.
+    rail of a routed fabric has one; every other table than main is the node's. The subnet of an
+    address of full length is that of the narrowest route to it, with that route's next hop.
     """
     own = {ip_network((address, length), strict=False) for address, length in link.addresses}
     own |= set(_around(link, routes))

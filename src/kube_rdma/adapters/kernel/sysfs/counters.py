@@ -237,7 +237,7 @@ class _CounterReader:
             return listed.numbers
 
     def _listed(self, path: str, folder: int) -> _KnownFolder:
-        """Return the names of a folder's files, from the last round if it is still the same.
+        """Return the counter files of a folder, from the last round if it is still the same folder.
 
         No two folders of a sysfs ever have the same inode number (fs/kernfs/dir.c). Before Linux
         5.14 a driver made the files when the folder could be seen, so names do not hold for ever.

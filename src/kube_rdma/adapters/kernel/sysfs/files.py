@@ -97,7 +97,7 @@ def _real_path(path: str) -> str:
 def read_file(path: str, folder: int | None = None) -> bytes:
     """Return the first page of a file at `path`, below the open `folder` if there is one.
 
-    It takes three system calls. Raise OSError.
+    It takes three system calls. Raise OSError when the file cannot be read.
     """
     descriptor = os.open(path, _FLAGS, dir_fd=folder)
     try:

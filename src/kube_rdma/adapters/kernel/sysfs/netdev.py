@@ -251,7 +251,7 @@ class NetdevTree:
         netdev = Netdev(
             name=name,
             link_type=LINK_TYPES.get(tree.text(f"{path}/type", required=False) or "", ""),
-            # The carrier of an interface can be read while it is up: it stands in for missing flags.
+            # A carrier can be read while an interface is up, so it stands in for missing flags.
             up=bool(int(flags, 16) & _UP) if flags else carrier is not None,
             carrier=carrier,
             master=master,

@@ -100,9 +100,10 @@ class PciTree:
         return None if vendor is None or device is None else (vendor, device)
 
     def group(self, place: str) -> IommuGroup | None:
-        """Return the IOMMU group of the PCI function at `place`, with all devices in it.
+        """Return the IOMMU group of the PCI function at `place`, with the other devices in it.
 
-        Its name is that of vfio where no IOMMU is (vfio_noiommu_group_alloc, drivers/vfio/group.c).
+        Return None without a group. Where there is no IOMMU, vfio gives the group its name
+        (vfio_noiommu_group_alloc, drivers/vfio/group.c).
         """
         tree, number = self._tree, self._tree.link(f"{place}/iommu_group")
         if number is None or not number.isdecimal():

@@ -60,7 +60,7 @@ class PodSysfs:
 def mount_inside(namespace: Namespace) -> int:
     """Mount a new sysfs of this namespace and return its root, which the caller closes.
 
-    Raise as open_inside, and OSError where none can be mounted, which takes Linux 5.2 and
+    Raise as open_inside does, and OSError where none can be mounted: it takes Linux 5.2 and
     CAP_SYS_ADMIN.
     """
     return open_inside(namespace, _mount)
