@@ -182,7 +182,11 @@ async def _by_name(
 async def _named(
     namespace: str, name: str, node: NamedNetworks, *, apart: bool
 ) -> NetworkDefinition | None:
-    """Return the network of this name from the nearest namespace that has one."""
+    """Return the network of this name, or None.
+
+    The node's CNI configuration comes first unless `apart`. Then come definitions in the pod's
+    namespace and in kube-system, and last the network that kube-rdma has by itself.
+    """
     from kube_rdma.attach.documents.cni_conf import DEFAULT_NETWORK, built_in
 
     if not apart and (definition := await node.configured(namespace, name)):
@@ -191,7 +195,7 @@ async def _named(
         try:
             definition = await node.definition(place, name)
         except NotInstalled:
-            break  # this way needs no such resource
+            break  # this annotation works without the kind NetworkAttachmentDefinition
         if definition:
             return definition
     if name != DEFAULT_NETWORK:

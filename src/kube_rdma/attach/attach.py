@@ -66,7 +66,7 @@ log = structlog.get_logger()
 _FAILED = {True: "network attachment failed", False: "address request failed"}
 
 
-# A call keeps from all others while it goes on: its sandbox, GUIDs, addresses that claims ask for.
+# What a call keeps to itself while it runs: its sandbox, GUIDs and addresses that claims ask for.
 
 
 class _SandboxLock(Struct, weakref=True):
@@ -145,7 +145,7 @@ Restart = Callable[[PodState, str | None], Awaitable[None]]
 async def request_restart(restart: Restart, pod: PodState, why: str | None) -> None:
     """Ask for a pod's eviction, or withdraw that (`why` is None); a failure is only logged.
 
-    A request that stays ends by its age.
+    A request that cannot be withdrawn ends by its age: the controller ignores old ones.
     """
     try:
         await restart(pod, why)
@@ -175,9 +175,10 @@ class OutdatedPods:
     async def refused(
         self, pod: PodState, interface: InterfaceName | None, error: Outdated
     ) -> None:
-        """Count a refused ADD; when it is time, ask for the pod's eviction and report that.
+        """Count a refused ADD; after REFUSALS of them in a row, report it in an Event.
 
-        Ask for the pod's eviction, and report it, when it is time.
+        Then ask for the pod's eviction too, if a controller makes another pod in its place. Do
+        nothing for a pod that is being deleted.
         """
         if pod.deleting:
             return
@@ -191,7 +192,10 @@ class OutdatedPods:
         self._tell(pod, "DeviceNodesOutdated", f"{why} {EVICTED if remade else ALONE}", True)
 
     async def attached(self, pod: PodState, interface: InterfaceName | None) -> None:
-        """Forget a pod's refused ADDs; withdraw the request for eviction with the last refusal."""
+        """Forget the refused ADDs of one interface, whose ADD has now succeeded.
+
+        Withdraw the request for eviction if no interface of the pod is refused any more.
+        """
         key = (pod.uid, interface)
         self._refusals = {each: one for each, one in self._refusals.items() if each != key}
         others = any(uid == pod.uid for uid, _ in self._refusals)
@@ -205,9 +209,9 @@ class OutdatedPods:
 class RepeatedAdd(Enum):
     """The answers to an ADD for an attachment that has a record already."""
 
-    ANSWERED = auto()  # what is complete is the answer, the rest is ended and made anew
-    ANEW = auto()  # it is ended and made anew
-    KEPT = auto()  # the addresses that it has it gets again
+    ANSWERED = auto()  # success, if the record is complete; else the attachment is made anew
+    ANEW = auto()  # the attachment is removed and made anew
+    KEPT = auto()  # the record stays, and the addresses in it are given again
 
 
 class RequestedNetworks(Frozen):
@@ -249,11 +253,14 @@ class CniEndpoint(Protocol):
     async def request(self, call: Call) -> AttachRequest | None:
         """Return the request in an ADD; None if it asks for nothing of kube-rdma.
 
-        Raise KubeError.
+        Raise Refused for a request that is wrong, Unavailable while the pod cannot be read.
         """
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
-        """Report the result of an ADD, and return what its caller gets; raise KubeError."""
+        """Report the result of an ADD, and return what its caller gets.
+
+        Raise KubeError if the API server does not take the report.
+        """
 
 
 def sandbox_of(call: Call, inode: Callable[[int], int]) -> tuple[Sandbox, int]:
@@ -302,9 +309,9 @@ class AttachPipeline:
         self._sandboxes = SandboxLocks()
 
     async def add(self, call: Call, endpoint: CniEndpoint) -> CniResult:
-        """Make the networks that a call asks for, and answer it; if it fails, undo all.
+        """Make the networks that a call asks for, and answer it.
 
-        Raise KubeError.
+        If anything fails, undo all and raise the error.
         """
         async with self._sandboxes.taken(call.container, within=endpoint.is_within):
             request = await endpoint.request(call)
@@ -350,7 +357,11 @@ class AttachPipeline:
         return False
 
     async def _decide(self, request: AttachRequest) -> AttachDecision | None:
-        """Decide cards, links and addresses for a request, and reserve them; raise a refusal."""
+        """Decide cards, links and pools for a request; reserve GUIDs, and addresses of claims.
+
+        Return None for a request for addresses alone. Raise Refused if a rule refuses the request,
+        Unavailable if a fact cannot be read now.
+        """
         node, attachments, key = self._needs.node, self._attachments, request.key
         # Begun: the journal notes it before anything is taken.
         begin = partial(attachments.begin, key, request.sandbox)
@@ -447,7 +458,10 @@ class AttachPipeline:
     async def _limit(
         self, request: AttachRequest, decision: AttachDecision, made: MadeNics
     ) -> None:
-        """Set the limits of the pod's shares in its control group; raise KubeError."""
+        """Set the limits of the pod's shares in its control group.
+
+        Raise KubeError if the kernel does not keep them.
+        """
         if not self._needs.limits:
             return
         sandbox = request.sandbox
@@ -480,19 +494,20 @@ class AttachPipeline:
         return self._sandboxes.lent(key.container) if calls_plugins(planned) else nullcontext()
 
     async def end(self, key: AttachmentKey, *, within: bool = False) -> None:
-        """Remove the attachment of a key, if there is one; raise KubeError.
+        """Remove the attachment of a key, if there is one.
 
-        `within`: the caller may act for the call that holds the sandbox.
+        `within`: the call may come from a plugin that another call for this sandbox runs. Raise
+        KubeError if something cannot be undone now: the record stays.
         """
         async with self._sandboxes.taken(key.container, within=within):
             await self._end(key)
 
     async def _end(self, key: AttachmentKey) -> None:
-        """Remove an attachment, and free what it has in the order in which others may take it.
+        """Remove an attachment: undo its steps, then free its addresses, then remove its record.
 
-        The record goes last: until then whatever comes in between is made up for. Raise Gone when a
-        card is nowhere now: its record stays, the addresses do not. Late binding ends with the last
-        interface, for its files are of the whole pod.
+        As the record goes last, a removal that is interrupted is repeated. Raise HardwareGone if a
+        card is missing: the record stays, but the addresses are freed. Late binding ends with the
+        last interface, for its files are of the whole pod.
         """
         await self._attachments.journal.refuse_foreign(key)
         attachment = self._attachments.of(key)
@@ -511,7 +526,7 @@ class AttachPipeline:
     async def delete(self, call: Call, key: AttachmentKey, *, within: bool = False) -> CniResult:
         """Answer DEL: remove the attachment.
 
-        The pod does not wait for a card that is nowhere; the rounds of repair.py do.
+        A missing card does not hold up the pod: the rounds of repair.py try again.
         """
         try:
             with self._needs.stopwatch.timed(families.ATTACH, "delete"):
@@ -531,7 +546,10 @@ class AttachPipeline:
         return CniResult()
 
     async def lost(self, key: AttachmentKey, namespace: int) -> tuple[Plan, ...]:
-        """Return the plans whose interfaces are missing in the namespace; raise KubeError."""
+        """Return the plans whose interfaces are missing in the namespace.
+
+        Raise KubeError if the namespace cannot be read.
+        """
         async with self._sandboxes.taken(key.container):
             return await self._attachments.lost(key, namespace)
 

@@ -137,7 +137,10 @@ class Binder(LateBinding):
         return replace(given, char_paths=(), cdi=(*given.cdi, made.cdi))
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
-        """Wait until the container with exactly these shares may start; raise Refused."""
+        """Wait until the container with exactly these shares may start.
+
+        Raise Refused if it may not, Unavailable if that cannot be told now.
+        """
         resource, attach = pool.spec.resource, terms(pool.spec).attach
         if pool.spec.bare_ids and rules.is_taken_over(self._promises, resource, shares):
             return
@@ -174,10 +177,11 @@ class Binder(LateBinding):
         annotations: Mapping[str, str] = MappingProxyType({}),
         holdings: Sequence[Holding] | None = None,
     ) -> tuple[late_binding.Promise, ...]:
-        """Bind all promises of a pod in this sandbox, at CNI ADD; raise KubeError.
+        """Bind all promises of a pod in this sandbox, at CNI ADD; return them.
 
-        `edits` has by share what was made for the pod; other shares stand for the cards' nodes.
-        `annotations` are the pod's. `holdings` are all of it; None: the kubelet is asked.
+        `edits` has by share what was made for the pod; other shares get the device nodes of their
+        cards. `annotations` are the pod's. `holdings` are all that it holds; None: the kubelet is
+        asked. Raise Refused while another pod has a share, Unavailable if kubelet or disk fail.
         """
         async with self._lock:
             if not self._promises:
@@ -222,7 +226,8 @@ class Binder(LateBinding):
     def cards(self) -> frozenset[CardId] | None:
         """Return the cards that are promised or bound; None if a record cannot be understood.
 
-        A share of a whole pool stands for all of its cards, so no pod has one by it.
+        Resources with `bind: pool` are left out: each of their shares stands for all cards of the
+        pool, so no pod has one of these for itself.
         """
         if self._records.foreign_names:
             return None
@@ -232,7 +237,10 @@ class Binder(LateBinding):
         return frozenset(card for one in records for card in one.cards)
 
     async def held(self) -> tuple[Holding, ...]:
-        """Return the shares that are bound for running pods, by the journal; raise Unavailable."""
+        """Return the shares that are bound for running pods, by the journal.
+
+        Raise Unavailable if disk or runtime do not answer.
+        """
         async with self._lock:
             facts = await self._gather_facts(())
         living = (one for one in facts.bindings if one.container not in facts.gone)
@@ -326,8 +334,9 @@ class Binder(LateBinding):
     ) -> late_binding.Edits:
         """Return the container's device nodes, and the devices in its settings files.
 
-        Nodes are of what its networks made, else of the promised cards; devices are all of its
-        container's, whatever the resource.
+        The nodes are those of what its networks made, else those of the promised cards. The devices
+        are all that its container holds, whatever the resource. Raise Unavailable if the resource
+        is not advertised now.
         """
         made = [edits[held].char_paths for held in promise.held if held in edits]
         pool = self._pools.get(promise.resource)
@@ -373,8 +382,8 @@ class Binder(LateBinding):
     ) -> rules.PodAnswer:
         """Return what the pod that holds these shares asks for, or why it cannot have networks.
 
-        The reason why it cannot have networks on this node counts where it has none: it may have
-        got one before, and then its containers start again.
+        That reason is returned, not raised: a pod that has got its networks before may start its
+        containers again.
         """
         pods = {facts.holders[resource, s] for s in shares if (resource, s) in facts.holders}
         asked = rules.PodAnswer()

@@ -3,7 +3,7 @@
 The runtime calls the agent behind the cluster's own plugin, once for all networks that a pod's
 annotation names (SandboxNetworks). Interfaces are reported to the pod, by its annotations, and not
 to the runtime: the result is about the cluster's network, which stays as the earlier plugins made
-it. GC and STATUS come from it too, and the ADD that repair.py makes late. A meta-plugin calls for
+it. The runtime also sends GC and STATUS, and repair.py makes late ADDs. A meta-plugin calls for
 one network and gets its whole result (DelegatedNetworks). Other CNI plugins ask for addresses of
 interfaces that they make (PluginAddresses, by the name kube-rdma-ipam).
 """
@@ -89,7 +89,7 @@ class SandboxNetworks(_Endpoint):
     """The endpoint of the container runtime's calls, for all networks of a pod."""
 
     async def answer(self, call: Call) -> CniResult:
-        """Answer a call of the runtime: ADD, CHECK, DEL, STATUS or GC. Raise KubeError."""
+        """Answer a call of the runtime: ADD, CHECK, DEL, STATUS or GC; raise its error."""
         key = AttachmentKey(call.container)
         match call.verb:
             case Verb.ADD:
@@ -105,7 +105,7 @@ class SandboxNetworks(_Endpoint):
         return CniResult()
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """Return the request for the networks of a pod's annotation and claims."""
+        """Return the request for the networks of a pod's annotation and claims; None for none."""
         if call.pod is None or call.netns is None:
             return None  # no pod of Kubernetes
         pod = await _pod(call, call.pod, self._needs)
@@ -156,7 +156,7 @@ class SandboxNetworks(_Endpoint):
         return self._needs.giver.now()
 
     async def end_lost(self, container: ContainerId) -> None:
-        """Remove an attachment whose sandbox is gone; raise KubeError."""
+        """Remove an attachment whose sandbox is gone; raise KubeError if that fails now."""
         await self._pipeline.end(AttachmentKey(container))
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
@@ -186,8 +186,8 @@ class SandboxNetworks(_Endpoint):
     async def _status(self, call: Call) -> None:
         """Answer STATUS: raise Broken while nothing can be attached.
 
-        A call by the cluster's own list gets no error. There an error would make the node NotReady,
-        for all pods.
+        A call by kube-rdma's entry in the cluster's own conflist gets no error, for that would make
+        the node NotReady for all pods.
         """
         from kube_rdma.attach.documents.cni_conf import ipam_plugin
 
@@ -262,7 +262,7 @@ class DelegatedNetworks(_Endpoint):
     """The endpoint of meta-plugins' calls, each of which is for one network of a pod."""
 
     async def answer(self, call: Call) -> CniResult:
-        """Answer a meta-plugin's ADD, CHECK or DEL for one network; raise KubeError."""
+        """Answer a meta-plugin's ADD, CHECK or DEL for one network; raise its error."""
         key = AttachmentKey(call.container, call.interface)
         match call.verb:
             case Verb.ADD:
@@ -368,8 +368,8 @@ async def origin(call: Call, pod: PodState, node: NodeView) -> Origin:
 async def _of_definition(call: Call, asks: Sequence[NetworkAsk], node: NodeView) -> Origin | None:
     """Return the network whose configuration has the call's name; None without one.
 
-    The interface alone does not say it: a caller that gives each pod networks of its own besides
-    counts those first. Of a deleted document only the interface is left.
+    The interface alone does not identify it, as a caller may number networks of its own before
+    those of the annotation. A deleted document has no name, so there the interface decides.
     """
     from kube_rdma.attach.documents.cni_conf import network_name
 
@@ -393,7 +393,7 @@ class PluginAddresses(_Endpoint):
     is_within = True
 
     async def answer(self, call: Call) -> CniResult:
-        """Answer another plugin's call: addresses and routes for ADD. Raise KubeError."""
+        """Answer another plugin's call: addresses and routes for ADD; raise its error."""
         match call.verb:
             case Verb.ADD:
                 return await self._pipeline.add(call, self)
@@ -488,7 +488,7 @@ class CniRouter:
         self._addresses = PluginAddresses(dependencies, self.pipeline)
 
     async def answer(self, call: Call) -> CniResult:
-        """Pass a call to the endpoint that it is for, and return its result; raise KubeError."""
+        """Pass a call to the endpoint that it is for, and return its result or raise its error."""
         match role(call):
             case Role.ADDRESSES:
                 return await self._addresses.answer(call)
@@ -501,7 +501,7 @@ class CniRouter:
                 return await self._behind_others(call)
 
     async def run(self) -> None:
-        """Remove attachments of sandboxes that ended without a DEL, until cancelled."""
+        """Remove single interfaces whose sandbox has ended without a DEL, until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             await self.pipeline.sweep()
@@ -525,9 +525,11 @@ class CniRouter:
             raise stranded(call)
 
     async def _behind_others(self, call: Call) -> CniResult:
-        """Answer the runtime; do nothing for an ADD where a meta-plugin reads the annotation.
+        """Answer the runtime, which calls kube-rdma behind the cluster's network.
 
-        The annotations that the runtime passes of a pod without networks are enough.
+        An ADD makes nothing where a meta-plugin reads the annotation; raise Unavailable then if the
+        pod asks for networks. The pod is not read if the runtime passes its annotations, these name
+        no network, and it can have no claim.
         """
         if call.verb is Verb.ADD and call.annotations is not None:
             notes = call.annotations

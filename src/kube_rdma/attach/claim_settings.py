@@ -67,7 +67,10 @@ class ClaimSettings:
         self._notices.over("settings")
 
     async def remove(self, sandbox: ContainerId | None = None) -> None:
-        """Remove the settings files of a sandbox (None: of all); raise Unavailable."""
+        """Remove the settings files of a sandbox, for None of all.
+
+        Raise Unavailable if the disk fails.
+        """
         await asyncio.to_thread(self._folder.remove, sandbox)
 
     def _write(

@@ -34,7 +34,7 @@ class NetworkObjects:
         self._cluster = cluster
 
     async def read(self, namespace: str, name: str) -> NetworkObject | None:
-        """Return one definition, None when there is none; raise Refused if not installed."""
+        """Return one definition, None if there is none; raise Refused if the kind is missing."""
         try:
             stored = await self._cluster.get(DEFINITION, name, namespace)
         except NotInstalled as error:
@@ -69,7 +69,7 @@ class _Written(msgspec.Struct, omit_defaults=True):
     node: str
     at: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]  # whoever may patch the pod writes it
     why: str
-    outdated: bool = False  # without it, a controller from before this field ends no more than then
+    outdated: bool = False  # older controllers ignore it, and evict pods only if they run
 
 
 class Restarts:
@@ -87,7 +87,10 @@ class Restarts:
         await self._patch(pod, "true", msgspec.json.encode(written).decode())
 
     async def withdraw(self, pod: PodState) -> None:
-        """Remove the request to restart a pod; raise as `ask`."""
+        """Remove the request to restart a pod; raise Conflict if another pod has its name by now.
+
+        Needs the verb patch of pods.
+        """
         await self._patch(pod, None, None)
 
     async def pods(self) -> tuple[PodState, ...]:

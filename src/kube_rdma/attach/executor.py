@@ -63,9 +63,9 @@ class WorkerPools:
     ) -> T:
         """Run work in a thread of the pool for CNI plugins, or for kernel steps; return its result.
 
-        `begins`: it makes something new for the caller of this task; raise Unavailable when that
-        one has hung up. Other work is done for whoever is left, and first. While plugins of others
-        run, the next call is served.
+        `begins`: the work makes something new for the caller of this task. Raise Unavailable then
+        if the caller has hung up. Other work comes first, and is done even if the caller has hung
+        up. While plugins of others run, the socket serves the next call.
         """
         threads, turns = self._plugins if plugins else self._steps
         async with set_aside() if plugins else nullcontext(), turns.turn(begins=begins):
@@ -120,7 +120,7 @@ class AttachmentJournal:
     def begin(self, key: AttachmentKey, attachment: Attachment) -> None:
         """Record an attachment whose ADD has not ended; call it from a thread.
 
-        Raise as Records.begin.
+        Raise Unavailable if the disk fails or another version's record has the key.
         """
         self._of(key).begin(records.begun_name(key), records.written(key, attachment))
 
@@ -209,10 +209,11 @@ class PlanExecutor:
     async def attach(
         self, key: AttachmentKey, wanted: Attachment, namespace: int, done: Sequence[Plan] = ()
     ) -> PodView:
-        """Run all Steps; return the pod's links afterwards, and devices with new names.
+        """Run all Steps; return the pod's links afterwards.
 
-        Plans of which a first part is `done` begin behind its steps. After an error: detach,
-        forget. Raise Unavailable, with no step done, when the caller has hung up meanwhile.
+        Return RDMA devices too if a function was rebound, which gives them new names. Plans whose
+        first part is `done` begin behind its steps. After an error the caller has to call `detach`
+        and `forget`. Raise Unavailable, before any step, if the caller has hung up meanwhile.
         """
         called = calls_plugins(wanted.plans)
         run = partial(self._run, done=done)
@@ -221,8 +222,8 @@ class PlanExecutor:
     async def detach(self, key: AttachmentKey) -> None:
         """Undo all Steps of a key that were run; the record stays.
 
-        Raise KubeError when something cannot be taken back now; Gone if that is hardware alone
-        which is nowhere now. What was taken out of the machine needs no way back.
+        Raise KubeError if a step cannot be undone now, HardwareGone if only missing hardware is the
+        reason. Hardware that is out of the machine for good needs no undo.
         """
         attachment = self.of(key)
         if attachment:
@@ -234,7 +235,10 @@ class PlanExecutor:
             await self.journal.remove(key)
 
     async def look(self, key: AttachmentKey, namespace: int) -> tuple[str, ...]:
-        """Return differences from the plans, as sentences; empty if there are none (CHECK)."""
+        """Return differences from the plans, as sentences; empty if there are none (CHECK).
+
+        Raise Broken if the key has no record, Unavailable if this version cannot read it.
+        """
         await self.journal.refuse_foreign(key)
         attachment = self.of(key)
         if attachment is None:
@@ -319,7 +323,7 @@ class PlanExecutor:
                     failed.append(error)  # it keeps no other card from coming back
                     if not isinstance(act, EndPlugin):
                         stuck.add(plan)
-        # What is gone for good keeps nothing; Gone is raised only where there is nothing else.
+        # What is gone for good keeps nothing; HardwareGone is raised only without another error.
         left = [one for one in failed if not (isinstance(one, HardwareGone) and one.for_good)]
         if left:
             raise min(left, key=lambda one: isinstance(one, HardwareGone))
@@ -335,7 +339,10 @@ def calls_plugins(plans: Sequence[Plan]) -> bool:
 
 
 def is_there(sandbox: Sandbox) -> bool:
-    """Return whether the sandbox's path still leads to the same network namespace."""
+    """Return whether the sandbox's path still leads to the same network namespace.
+
+    Raise Unavailable if the path cannot be looked at.
+    """
     try:
         return Path(sandbox.netns_path).stat().st_ino == sandbox.netns_inode
     except FileNotFoundError:

@@ -63,7 +63,10 @@ class EarlySettings:
         self._offered = frozenset(resources)
 
     async def give(self, pool: Pool, grant: Grant) -> Grant:
-        """Return the grant with settings files, unless these are written when it is bound."""
+        """Return the grant with settings files, unless these are written when it is bound.
+
+        If they cannot be written, log it and return the grant without them.
+        """
         shim = self._shim()
         attach, cdi = terms(pool.spec).attach, self._cdi is not None
         how = settings.way(attach, cdi=cdi, shim=shim is not None)
@@ -140,7 +143,10 @@ class LateBinding:
         return grant
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
-        """Wait until the container with exactly these shares may start; raise Refused."""
+        """Wait until the container with exactly these shares may start.
+
+        Raise Refused if it may not, Unavailable if that cannot be told now.
+        """
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
         """Return the pod and its links for each card of the node that is in a pod."""
@@ -151,7 +157,10 @@ class LateBinding:
         return frozenset()
 
     async def held(self) -> tuple[Holding, ...]:
-        """Return the shares that are bound for running pods, by the journal; raise Unavailable."""
+        """Return the shares that are bound for running pods, by the journal.
+
+        Raise Unavailable if disk or runtime do not answer.
+        """
         return ()
 
     async def sweep(self) -> None:
@@ -164,9 +173,10 @@ class LateBinding:
         annotations: Mapping[str, str],
         holdings: Sequence[Holding] | None = None,
     ) -> object:
-        """Bind all promises of a pod: to the `edits` of their shares, else to the cards' nodes.
+        """Bind all promises of a pod: to the `edits` of their shares, else to their cards' nodes.
 
-        `annotations` are the pod's. `holdings` are all of it; None: the kubelet is asked.
+        `annotations` are the pod's. `holdings` are all that it holds; None: the kubelet is asked.
+        Raise KubeError if that fails.
         """
 
     async def detach(self, container: ContainerId) -> None:
@@ -229,7 +239,10 @@ class LateBindingChoice(Struct):
             changed()
 
     async def sweep(self) -> None:
-        """Remove outdated promises, once there are any, until cancelled."""
+        """Remove outdated promises, bindings and files, until cancelled.
+
+        This begins when late binding is in use.
+        """
         if self.ask:
             await self.made.wait()
         await self.now.sweep()

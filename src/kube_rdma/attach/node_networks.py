@@ -1,8 +1,12 @@
 """Runs pod networks beside the device plugin: socket of the shim, the shim itself, addresses.
 
-Opened by agent/compose where the command asks for networks. Its parts run beside each other: the
-shim's calls, shim and CNI configuration on the host, the node's pods, the repair of sandboxes that
-were never announced, share limits, and a report when the node can give no addresses.
+Opened by agent/compose where the command asks for networks. These parts run beside each other:
+- the calls of the shim;
+- shim and CNI configuration on the host;
+- the watch of the node's pods, and the repair of sandboxes that were never announced;
+- the check of cards that came back, and the removal of attachments without a sandbox;
+- share limits;
+- a report when the node can give no addresses.
 """
 
 from __future__ import annotations
@@ -91,13 +95,14 @@ class HostPlaces(HostPlugins):
 
     @property
     def now(self) -> CniPlaces:
-        """Return the folders as found last; raise Refused if they were never found."""
+        """Return the folders as found last, else look for them; raise Refused if there are none."""
         return self._now or find(self._host)
 
     async def find(self) -> CniPlaces:
-        """Ask the runtime for its CNI folders again; while it is away, use its last answer.
+        """Ask the runtime for its CNI folders again, and return them.
 
-        Raise Refused when the folders are unknown.
+        While it is away, its last answer counts; without one, the usual folders that exist. Raise
+        Refused if there are none.
         """
         try:
             runtime = await read_runtime(self._runtime)
@@ -112,9 +117,10 @@ class HostPlaces(HostPlugins):
 
 
 class CniWiring:
-    """The programs that call the agent, by the host's CNI configuration, and the effect on a pod.
+    """The host's CNI configuration: who calls the agent by it, and for which pods.
 
-    `host` is the host's root as seen here. Decisions go to `context`, for all others.
+    `host` is the path of the host's root in the agent's container. What is decided is written to
+    `context`, where other parts read it.
     """
 
     def __init__(
@@ -144,7 +150,10 @@ class CniWiring:
         return with_leftovers(conf_plan, over)
 
     def confs(self) -> tuple[ConfFile, ...]:
-        """Return the CNI configurations that pods may name; reads the disk, raises Unavailable."""
+        """Return the CNI configurations that pods may name.
+
+        Read the disk; raise Unavailable if that fails, Refused if the folder is unknown.
+        """
         here = self._places.now
         binaries = names(inside(self._host, one) for one in (here.binaries, *here.more))
         files, over = named_by_pods(self._files(), binaries)
@@ -155,16 +164,16 @@ class CniWiring:
     def unread(self, pod: PodState) -> Refused | None:
         """Return why a pod gets no networks: no meta-plugin reads its annotation.
 
-        None if one does.
+        Return None if one does, or if the node has no meta-plugin.
         """
         return conflist.unread(pod, self._readers)
 
     async def concerned(self, pod: PodState) -> bool:
         """Return whether kube-rdma has to make one of the networks that a pod asks for.
 
-        Behind a meta-plugin only those of its own type are: for all others it calls other plugins.
-        Raise Refused where nobody reads the pod's annotation, and where the agent may not read the
-        networks.
+        Behind a meta-plugin these are the networks of kube-rdma's own CNI type: for all others the
+        meta-plugin calls other plugins. Raise Refused where nobody reads the pod's annotation, and
+        where the agent may not read the networks.
         """
         from kube_rdma.attach.documents import cni_conf, networks, pod_networks
 
@@ -300,7 +309,10 @@ class NodeNetworks:
         return self._limits.uses(attachment.sandbox for attachment in tuple(self.attachments()))
 
     def cards(self) -> frozenset[CardId] | None:
-        """Return the cards that attachments give to pods; None until all records are read."""
+        """Return the cards that attachments give to pods.
+
+        Return None until the journal is open, and while it has a record that cannot be understood.
+        """
         if self._attachments is None or self._attachments.journal.foreign:
             return None
         return frozenset(attached_cards(self._attachments.by_key.values()))
@@ -332,9 +344,9 @@ class NodeNetworks:
     def unsettled(self) -> tuple[str, ...]:
         """Return a sentence on why it is not certain yet who calls the agent for pods; or none.
 
-        A cluster's network that is not installed yet is waited for, and so is a folder that cannot
-        be written to. Where only a person can end it, as a configuration that is refused, nothing
-        is.
+        So it is until the cluster's network is installed, and while a folder cannot be written to.
+        A configuration that is refused has no sentence: only a person can mend it, so nothing
+        should wait for it.
         """
         return (self._unsettled,) if self._unsettled else ()
 
@@ -401,8 +413,9 @@ class NodeNetworks:
     async def _keep(self, keeper: Keeper) -> None:
         """Write the host's CNI configuration, from when the node has its first card.
 
-        A node without cards is none of kube-rdma's, though its agent runs there. One that had a
-        card has the shim, and is kept as it is: its pods may end without the card.
+        On a node that never had a card nothing is written, though the agent runs there. A node that
+        has the shim had one: its configuration is kept up, as its pods may end after the card is
+        gone.
         """
         if not self._needed.is_set():
             await self._begun.wait()
@@ -415,7 +428,7 @@ class NodeNetworks:
     async def _attach_dependencies(
         self, stack: AsyncExitStack, late: LateBindingChoice
     ) -> AttachDependencies:
-        """Open the journal of attachments and the provider of addresses."""
+        """Open the journals of attachments and the provider of addresses; return what ADDs need."""
         site, sources = self._site, self._sources
         pods, singles = (
             stack.enter_context(Journal(Folder(site.state / name), ATTACHMENTS))
@@ -461,15 +474,19 @@ class NodeNetworks:
         )
 
     def _granted(self, holdings: Sequence[Holding]) -> tuple[model.GrantedShare, ...]:
-        """Return a pod's granted shares by the NodeView; raise Unavailable before it is ready."""
+        """Return the shares of kube-rdma among the holdings, as NodeView.granted does.
+
+        Raise Unavailable until pod networks are served.
+        """
         if self._node is None:
             raise Unavailable("Pod networks are not served yet: the agent has just started.")
         return self._node.granted(holdings)
 
     def _wanting(self, pods: NodePodWatch) -> tuple[PodState, ...]:
-        """Return the running pods for which kube-rdma has to make networks.
+        """Return the pods of the node that the rounds of repair look after.
 
-        Behind a meta-plugin only those whose annotation it does not read.
+        These are the pods that ask for networks. Behind a meta-plugin they are only those whose
+        annotation it does not read; there are none while nobody calls the agent.
         """
         if self._context.wiring is Wiring.DELEGATE:
             return tuple(filter(self._wired.unread, pods.asking))
@@ -499,7 +516,7 @@ class NodeNetworks:
             return plan
 
         host, places = self._site.host, self._places
-        # Without the shim on the host nobody can have called the agent.
+        # Without the shim on the host no runtime can have called the agent.
         if inside(host, places.now.binaries / PLUGIN).exists():
             self._needed.set()
         else:

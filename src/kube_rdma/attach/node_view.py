@@ -127,7 +127,8 @@ class NodeView:
     async def settle(self, sandbox: attachment.Sandbox, pod: PodState) -> tuple[Holding, ...]:
         """Write settings files for a pod without networks whose containers hold shares by claims.
 
-        Return what they hold where they may have claims; raise KubeError when nobody reports it.
+        Return what the pod's containers hold; nothing if no claim of the namespace is prepared on
+        this node. Raise KubeError if what they hold cannot be read.
         """
         if not self.has_claims(sandbox.pod):
             return ()
@@ -151,15 +152,19 @@ class NodeView:
         await self._asked.kubelet.claims.detach(sandbox)
 
     async def claimed(self, pod: PodName) -> tuple[ClaimDevice, ...]:
-        """Return the devices of the pod's claims for which it gets interfaces; raise KubeError."""
+        """Return the devices of the pod's claims for which it gets interfaces.
+
+        Raise KubeError if the claims cannot be read.
+        """
         return await self._asked.kubelet.claims.interfaces_of(pod)
 
     async def definition(
         self, namespace: str, name: str, resource: str | None = None
     ) -> NetworkDefinition | None:
-        """Return a network's document, and create the IPPool that it brings along if missing.
+        """Return a network's document, None if there is none; create its IPPool if missing.
 
-        `resource` is what the network is for where its document does not say so.
+        `resource` is what the network is for where its document does not say so. Raise Refused with
+        the faults of the document.
         """
         document = await self._networks.read(namespace, name)
         if document is None:
@@ -177,7 +182,10 @@ class NodeView:
         return (document.config, document.resource) if document else None
 
     async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
-        """Return the network that the node's CNI configuration defines for this namespace."""
+        """Return the network in the node's CNI configuration of this name; None without one.
+
+        `namespace` is that of the pod.
+        """
         from kube_rdma.attach.documents import cni_conf
 
         text = await self.configured_text(name)
@@ -198,7 +206,10 @@ class NodeView:
         return cni_conf.names(await asyncio.to_thread(self._asked.confs))
 
     async def holdings(self, pod: PodName) -> tuple[Holding, ...]:
-        """Return the devices that the pod's containers hold, by the kubelet; raise Unavailable."""
+        """Return the shares that the pod's containers hold, by the kubelet and by claims.
+
+        Raise Unavailable if the kubelet does not answer, or the API server about the claims.
+        """
         return await self._asked.kubelet.holdings_of(pod)
 
     def granted(self, holdings: Sequence[Holding]) -> tuple[attachment.GrantedShare, ...]:
@@ -229,9 +240,9 @@ class NodeView:
         return (*by_plugin, *by_claim)
 
     def _granted(self, pool: Pool, container: str, share: ShareId) -> attachment.GrantedShare:
-        """Return a granted share.
+        """Return a share as a grant.
 
-        If its device nodes were given early, those that Allocate gave.
+        If its device nodes were given early, the grant has those that Allocate gave.
         """
         shares = [pool.index[share]]
         whole = granted_share(container, pool, share, granted_cards(pool, shares))
@@ -328,7 +339,10 @@ class NodeView:
         return ip_pool.named(document.spec, name)
 
     async def ip_pools(self) -> Collection[model.IPPool]:
-        """Return all readable IPPools as they are now; raise Unavailable."""
+        """Return all readable IPPools as they are now.
+
+        Raise Unavailable if there is no watch and the API server does not answer.
+        """
         if (watched := self._asked.watched()) is not None:
             return watched.values()
         seen = await self._asked.cluster.see(IP_POOL)
@@ -337,7 +351,10 @@ class NodeView:
     async def tell(
         self, pod: PodState, interfaces: Sequence[attachment.AttachedInterface], call: Call
     ) -> None:
-        """Write the pod's status annotations, the cluster's network first."""
+        """Write the pod's status annotations, the cluster's network first.
+
+        Then pass the interfaces to the pod's claims, and warn if the pool's mode does not suit it.
+        """
         await self._networks.tell(pod, network_status.statuses(pod, interfaces, call))
         await self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
         await self.warn_of_mode(pod)
@@ -348,7 +365,10 @@ class NodeView:
         interfaces: Sequence[attachment.AttachedInterface],
         others: frozenset[model.InterfaceName],
     ) -> None:
-        """Write kube-rdma's own annotation, and keep its entries about the interfaces `others`."""
+        """Write kube-rdma's own annotation, and keep its entries about the interfaces `others`.
+
+        Then pass the interfaces to the pod's claims, and warn if the pool's mode does not suit it.
+        """
         key = network_status.OWN_ANNOTATION
         text = network_status.own_status(interfaces, dict(pod.annotations).get(key, ""), others)
         await self._networks.tell(pod, ((key, text),))
@@ -383,8 +403,9 @@ class NodeView:
     async def bring(self, ipam: IpamConf) -> None:
         """Create the IPPool that a document brings along, if it is missing.
 
-        Raise Refused if one of its name gives other addresses, unless an administrator wrote so:
-        the token of any node is enough to create a pool.
+        Raise Refused if a pool of this name gives other addresses, unless its annotations say that
+        it was edited or imported. Otherwise any node could give pods of others wrong addresses, as
+        its token may create pools.
         """
         if ipam.pool is None:
             return
@@ -413,7 +434,11 @@ class NodeView:
         self._made.add(pool.name)
 
     async def _compare(self, pool: model.IPPool) -> None:
-        """Raise Refused if the stored pool of this name differs from the document's."""
+        """Raise Refused if the stored pool of this name differs from the document's.
+
+        Pools that are annotated as edited or imported may differ. Raise Unavailable if the pool was
+        just deleted.
+        """
         stored = await self._asked.cluster.get(IP_POOL, pool.name)
         if stored is None:
             self._made.discard(pool.name)

@@ -3,10 +3,11 @@
     runtime's sandboxes, pods, journal ─ attach/rules/repair ─► the ADD, made late │ the end
                                             └ in vain, and the pod runs ─► Event, restart wanted
 
-Beside the socket of the shim (attach/node_networks). A level is compared, so whatever was missed,
-and why, is found by the next round: one at the start, one after news (`wake`), else one a minute.
-The node's pods that ask for networks are known by a watch. Pods on a card that came back are looked
-at once, and those that lost an interface get an Event.
+Runs beside the socket of the shim (attach/node_networks). Each round compares the whole state, so
+it finds what was missed, whatever the reason. One is at the start, others are after news (`wake`),
+when a repair is due, and after five minutes at the latest (RepairTiming). A watch shows the node's
+pods that ask for networks. Pods on a card that came back are checked once, and those that lost an
+interface get an Event.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ log = structlog.get_logger()
 
 
 def open_netns(path: str) -> AbstractContextManager[int]:
-    """Open the network namespace at a path for the block; raise Unavailable."""
+    """Open the network namespace at a path for the block; raise Unavailable if that fails."""
     try:
         return closed_after(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
@@ -72,7 +73,7 @@ class RepairDependencies(Frozen):
     # the node's pods that ask for networks of kube-rdma, none while the agent is not called
     pods: Callable[[], tuple[PodState, ...]]
     # Returns whether a sandbox should have had networks when it was made, from the disk; raises
-    # Unavailable. What was annotated later has missed nothing, and a slip must not end it.
+    # Unavailable. A pod that was annotated later has missed nothing, and is not evicted for it.
     owed: Callable[[PodSandbox, PodState], bool]
     context: NodeContext
     # asks the controller to end a pod, with the reason, or (None) no more; raises KubeError
@@ -105,7 +106,7 @@ class SandboxRepair:
         self._mark: tuple[float, float] | None = None  # the own clock and that of the addresses
 
     def wake(self) -> None:
-        """Begin the next round at once."""
+        """Begin the next round at once, or when RepairTiming.least has passed since the last."""
         self._news.set()
 
     async def run(self) -> None:

@@ -62,7 +62,8 @@ class ShareLimits:
     ) -> tuple[str, ...]:
         """Limit a pod to what its shares allow; return devices that the kernel does not count.
 
-        `used` are devices of its interfaces. Raise KubeError when the kernel does not hold it.
+        `used` are devices of its interfaces. Raise KubeError if the kernel does not take the limits
+        or does not keep them.
         """
         limits = self.by_resource
         if not any(share.resource in limits for share in granted):
@@ -79,7 +80,10 @@ class ShareLimits:
     async def lift(
         self, uid: str, granted: Sequence[GrantedShare], used: allocation.UsedDevices
     ) -> None:
-        """Remove the limits that an earlier policy set for a pod; raise KubeError."""
+        """Remove the limits that an earlier policy set for a pod.
+
+        Raise KubeError if the pod has no control group or the kernel does not remove them.
+        """
         if self._groups:
             group = await asyncio.to_thread(self._groups.find, uid)
             await _compare(self._groups, uid, group, allocation.device_limits(granted, {}, used))
@@ -122,7 +126,10 @@ class ShareLimits:
 async def _compare(
     groups: RdmaGroups, uid: str, group: str, wanted: Sequence[DeviceLimits]
 ) -> tuple[DeviceLimits, ...]:
-    """Write limits that differ from the kernel's; return all limits afterwards. Raise KubeError."""
+    """Write limits that differ from the kernel's; return all limits afterwards.
+
+    Raise Unavailable if they cannot be read or written, Broken if the kernel does not keep them.
+    """
     seen = (await asyncio.to_thread(groups.read, group)).limits
     different = allocation.differing(wanted, seen)
     if not different:
@@ -168,10 +175,10 @@ class ShareLimitRounds:
             await asyncio.sleep(self._pause)
 
     async def round(self) -> None:
-        """Set all pods' limits once; raise KubeError without an answer of kubelet or runtime.
+        """Set all pods' limits once; raise Unavailable if the runtime does not answer.
 
-        A failure for one pod holds up no other. Nobody is asked while there are no limits, now or
-        left.
+        Do nothing if the kubelet does not answer, or if no resource has limits and no pod can have
+        some of an earlier policy. A failure for one pod holds up no other.
         """
         limited_now = bool(self._needs.limits.by_resource)
         if not limited_now and not self._are_left:
@@ -189,7 +196,10 @@ class ShareLimitRounds:
         self._are_left = limited_now
 
     async def before_start(self, resource: str, shares: Sequence[ShareId]) -> None:
-        """Set the limits of the pod that holds these shares; raise KubeError."""
+        """Set the limits of the pod that holds these shares.
+
+        Raise KubeError if kubelet or runtime do not show the pod, or the kernel refuses.
+        """
         holdings = reported(await self._needs.holdings())
         pod = holder(holders(holdings), {(resource, share) for share in shares})
         sandboxes = [one for one in await self._needs.listed() if one.ready and one.pod == pod]
@@ -199,10 +209,10 @@ class ShareLimitRounds:
             await self._hold(pod, sandbox.uid, holdings)
 
     async def prepared(self, claim: PreparedClaim) -> None:
-        """Set the limits of the pods of a claim; raise KubeError.
+        """Set the limits of the pods that use a claim; raise KubeError if that fails.
 
-        One of several may not have begun: the kubelet makes a pod's group before it asks for its
-        claims.
+        If some of them have a control group, the others are skipped. They have not begun, as the
+        kubelet makes a pod's group before it asks for its claims.
         """
         holdings = reported(await self._needs.holdings())
         users = [user for user in claim.users if user.resource == "pods"]

@@ -1,6 +1,6 @@
 """Texts of steps and of what takes them back, for explain and for a dry run.
 
-attach/rules/undo has what each kind comes to.
+attach/rules/undo has the check and the undo of each kind.
 """
 
 from __future__ import annotations

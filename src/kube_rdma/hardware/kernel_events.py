@@ -1,7 +1,7 @@
 """Defines the kernel interfaces of the agent as one value, so that tests hand in their own.
 
-Everything that the kernel announces ends in one Debounce: an announcement says only that something
-happened, what is true now a new Survey shows.
+Everything that the kernel announces ends in one Debounce. An announcement says only that something
+happened; a new Survey shows what is true now.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def look(kernel: KernelSources) -> tuple[Survey, frozenset[str]]:
 
 
 def fabric_ports(survey: Survey | None) -> tuple[PortReading, ...]:
-    """Return the states of a Survey's InfiniBand ports, for the kernel announces no change."""
+    """Return the states of a Survey's InfiniBand ports: the kernel announces no change of them."""
     return tuple(
         PortReading(device.name, port.number, port.state, port.physical_state)
         for device in (survey.devices if survey else ())
@@ -120,7 +120,7 @@ _VIRTUAL = "/devices/virtual/net/"
 
 
 class CardEvents:
-    """Decides which kernel announcements may be about RDMA cards.
+    """A filter for kernel announcements that may be about RDMA cards.
 
     It remembers by index the interfaces that were made for pods, for an announcement of an address
     has only an index.
@@ -137,7 +137,7 @@ class CardEvents:
     def concern(self, event: object) -> bool:
         """Return whether a kernel announcement may be about a card."""
         if isinstance(event, Uevent):
-            # Of a virtual interface routing netlink tells more, with its kind.
+            # About virtual interfaces routing netlink says more: their kind.
             name = event.devpath.removeprefix(_VIRTUAL)
             return event.action == LOST or name == event.devpath or name in self._names
         if not isinstance(event, RtnlEvent) or event.news is News.LOST:

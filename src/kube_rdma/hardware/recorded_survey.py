@@ -40,5 +40,5 @@ def survey_at(sysfs: SysfsRoot | None, own: Callable[[], Mapping[str, str]] = di
 
 
 def called(sysfs: SysfsRoot) -> str:
-    """Return the name of a recorded node: that of its machine, or of its folder."""
+    """Return the name of a recorded node: that of its machine, or the path of its folder."""
     return sysfs.name if isinstance(sysfs, RecordedText) else str(sysfs)

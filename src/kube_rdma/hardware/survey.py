@@ -82,12 +82,12 @@ def _with_own(survey: Survey, own: Mapping[str, str]) -> Survey:
 # The cache, for callers that cannot wait for a new survey.
 
 Devices = tuple[tuple[Device, ...], str | None]
-"""RDMA devices, and the connection manager's node."""
+"""RDMA devices, and the path of the RDMA CM's device file, None without one."""
 
 
 @dataclass
 class SurveyCache:
-    """Keeps the last Survey of the node. All methods block: call them in a thread."""
+    """The last Survey of the node, and what was read since. All methods block: use a thread."""
 
     survey: Callable[[], Survey] = take_survey
     mode: Callable[[], NamespaceMode] = read_mode
@@ -150,7 +150,10 @@ class OwnAddresses:
 
 
 async def read_own(name: str, opened: AbstractAsyncContextManager[Cluster]) -> Mapping[str, str]:
-    """Return the addresses of a Node object, by the node's name; raise KubeError."""
+    """Return the node's own addresses: those of its Node object, and that of this connection.
+
+    Raise Unavailable if the API server has no such node or does not answer, Refused if it refuses.
+    """
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.nodes import Nodes
 

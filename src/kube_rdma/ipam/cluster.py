@@ -2,7 +2,7 @@
 
 `IpamObjects` does what the effects of ipam/rules/effects ask of the API server; values of
 model/ipam go in and out. A read raises Unavailable without an answer. A write returns the object as
-stored, or None when it was lost or its outcome is unknown: then read, and decide again.
+stored, or None if it was not done or its outcome is unknown: then read, and decide again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ S = TypeVar("S")
 
 
 def stored_block(stored: Stored[ipam.Block, None]) -> ipam.Block:
-    """Return the block that an IPBlock object describes; raise Broken if its name is another's."""
+    """Return the block of an IPBlock object; raise Broken if the name is that of another block."""
     if stored.name != stored.spec.key.name:
         raise Broken(
             f"IPBlock {stored.name}, spec.first: {stored.spec.key.address(0)} of network "
@@ -83,7 +83,7 @@ def lease(stored: Stored[LeaseSpec, None]) -> ipam.NodeLease:
 
 
 class IpamObjects:
-    """Reads and writes the objects of IPAM at the API server.
+    """A client for the objects of IPAM at the API server.
 
     `namespace` is where the leases of the nodes are.
     """
@@ -186,7 +186,10 @@ class IpamObjects:
 
 
 async def _outcome(writing: Awaitable[S]) -> S | None:
-    """Return the object as it was written; None where writing it was Unavailable; raise Refused."""
+    """Return the object as it was written; None where writing it was Unavailable.
+
+    Raise Refused where the API server refused it.
+    """
     try:
         return await writing
     except Unavailable:

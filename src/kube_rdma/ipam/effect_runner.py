@@ -41,7 +41,7 @@ _SPREAD = 0.1  # seconds over which operations that wait for the same change go 
 class AddressJournal:
     """The journal of the addresses of one node.
 
-    Only `put` and `remove` are for the event loop.
+    Only `put`, `remove` and `refuse_foreign` are for the event loop; the others block.
     """
 
     def __init__(self, disk: Folder) -> None:
@@ -61,11 +61,17 @@ class AddressJournal:
             raise
 
     async def put(self, effect: Put) -> None:
-        """Write a container's addresses into the journal, durably; raise Unavailable."""
+        """Write a container's addresses into the journal, durably.
+
+        Raise Unavailable if the disk fails.
+        """
         await self._records.put(effect.record.container, effect.record)
 
     async def remove(self, effect: Remove) -> None:
-        """Remove a container's record from the journal, durably; raise Unavailable."""
+        """Remove a container's record from the journal, durably.
+
+        Raise Unavailable if the disk fails.
+        """
         await self._records.remove(effect.container)
 
     def close(self) -> None:
@@ -118,7 +124,7 @@ class IpamTiming(Frozen):
     agreed: ipam.Timing = field(default_factory=ipam.Timing)  # the same for nodes and controller
     clock: Callable[[], float] = boot_time
     tick: float = 1.0  # from one look of a node at work without a request to the next try
-    # That a node at rest does not look at `clock`: its timers stand still while the machine sleeps.
+    # For which an idle node does not look at `clock`: timers stop while the machine is suspended.
     longest: float = 200.0
     gc_interval: float = 5.0  # from one round of the controller to the next
     pause: Callable[[int], float] = full_jitter  # after so many failures, counted from 0
@@ -131,9 +137,9 @@ log = structlog.get_logger()
 
 
 class EffectRunner:
-    """Runs the IPAM operations of one node or controller.
+    """The runner of the IPAM operations of one node or controller.
 
-    `own` are handlers of effects that are not about the API server. `refusal` is the API server's
+    `own` are handlers of effects that IpamObjects does not serve. `refusal` is the API server's
     last refusal to write a block; None as soon as it writes one.
     """
 
@@ -207,8 +213,8 @@ class EffectRunner:
     async def _block(self, key: ipam.BlockKey) -> ipam.Block | None:
         """Return a block; None where there is none, or it is garbled.
 
-        To create a garbled one fails, so it stays uncertain. Raising would stop the operation for
-        all other blocks until a person repairs this one.
+        To create a garbled one fails, so the node's holding in it stays uncertain. An error would
+        stop the operation for all other blocks until a person repairs this one.
         """
         try:
             return await self._objects.block(key)

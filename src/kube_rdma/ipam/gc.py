@@ -129,7 +129,10 @@ class Snapshot(Frozen):
 
 
 async def take_snapshot(cluster: Cluster) -> Snapshot:
-    """Read pools, blocks, leases and nodes once; raise Unavailable or Refused."""
+    """Read pools, blocks, leases and nodes once.
+
+    Raise Unavailable if the API server does not answer, Refused if it refuses.
+    """
     faults: list[Finding] = []
     pools: dict[ipam.PoolName, ipam.IPPool] = {}
     compiled: dict[ipam.PoolName, tuple[Subpool, ...]] = {}

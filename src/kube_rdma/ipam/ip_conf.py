@@ -79,7 +79,10 @@ def _network(text: str) -> ipam.Subnet:
 
 
 def _loose_span(text: str) -> ipam.Span:
-    """Parse an entry of `exclude`, an address or a subnet, into a span; raise ValueError."""
+    """Parse an entry of `exclude`, an address or a subnet, into a span.
+
+    Raise ValueError for another text.
+    """
     if "/" in text:
         subnet = _network(text)
         return ipam.Span(subnet.network_address, subnet.broadcast_address)
@@ -304,7 +307,7 @@ def load(document: Document) -> IpamConf:
 
 
 def foreign(document: Document) -> str:
-    """Return the name of the foreign IPAM plugin in a configuration; "" if kube-rdma serves it.
+    """Return the IPAM plugin of others that a configuration names; "" if kube-rdma reads the block.
 
     A name that resembles one of kube-rdma's types is probably a typing error, and `load` refuses
     it.

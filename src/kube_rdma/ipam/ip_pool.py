@@ -466,7 +466,10 @@ def _overlaps(ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
 
 
 def _unreachable(routes: tuple[PoolRoute, ...], ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
-    """Yield a fault for each route whose next hop is in no subnet; the kernel would refuse it."""
+    """Yield a fault for each route that no pod could use.
+
+    No range is of its family, its next hop is in no subnet of the ranges, or it has no next hop.
+    """
     for index, route in enumerate(routes):
         same = [each for each in ranges if each.subnet.version == route.dst.version]
         if not same:

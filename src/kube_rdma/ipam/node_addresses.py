@@ -61,10 +61,10 @@ class _Pool(Frozen):
 
 
 class NodeAddresses:
-    """Gives containers addresses: ``async with NodeAddresses(node, boot, dependencies) as given``.
+    """The provider of addresses on one node: ``async with NodeAddresses(node, boot, needs) as it``.
 
-    Entering reads the journal and raises Broken when it cannot be relied on, Unavailable when the
-    disk fails; it does not wait for the API server.
+    Entering reads the journal; raise Broken if it cannot be relied on, Unavailable if the disk
+    fails. It does not wait for the API server.
     """
 
     def __init__(
@@ -140,9 +140,10 @@ class NodeAddresses:
     async def add(self, request: ipam.AddressRequest) -> GrantedAddresses:
         """Allocate all addresses of a request, durably; a container that has some keeps them.
 
-        Raise Refused (no such pool, rail or address; a pool that is full, or not for the pod's
-        namespace), Unavailable (no contact, a disk that is full) and Broken (another node has its
-        addresses). When the caller gives up, the request goes on to its end: repeat it, or delete.
+        Raise Refused if a pool, rail or address does not exist, or the pool is full or not for the
+        pod's namespace. Raise Unavailable without contact to the API server or if the disk fails,
+        Broken if the node has lost an address of the container. When the caller gives up, the
+        request goes on to its end: repeat it, or delete.
         """
         self._refuse_unready()
         for nic in request.nics:
@@ -191,7 +192,7 @@ class NodeAddresses:
         self._low.set()
 
     async def check(self) -> tuple[Broken, ...]:
-        """Return a sentence for each address of a living container that another node holds now.
+        """Return a sentence for each address of a living container that this node has lost.
 
         Raise Unavailable or Broken while no address can be given.
         """
@@ -203,7 +204,8 @@ class NodeAddresses:
     def pools(self) -> Mapping[ipam.PoolName, ipam.IPPool] | None:
         """Return the pools that the watch shows, by which the node gives addresses.
 
-        None before the watch has shown all, and while it is interrupted: what it showed may be old.
+        Return None before the watch has shown all, and while it is interrupted: what it showed may
+        be old.
         """
         if self._pools.trouble or not self._pools.synced.is_set():
             return None
@@ -231,8 +233,8 @@ class NodeAddresses:
     async def _keep_right(self) -> None:
         """Renew the node's lease in time, and at once after an outage, until cancelled.
 
-        The clock goes on while the machine sleeps. After an outage the lease shows whether the
-        server or the machine went back to an older state.
+        The clock goes on while the machine is suspended. After an outage the lease shows whether
+        etcd or this machine was restored to an earlier state.
         """
         await self._pools.synced.wait()
         failures, due, outages = 0, self.now(), 0
@@ -349,7 +351,7 @@ class NodeAddresses:
     def _heard(self) -> None:
         """Count an outage of a watch; after its end have lease and unseen blocks checked.
 
-        They show whether the store went back to an older state. The node's blocks that the watch
+        They show whether etcd was restored to an earlier state. The node's blocks that the watch
         does not show are read before the node acquires any.
         """
         if self._is_in_trouble():
@@ -364,7 +366,7 @@ class NodeAddresses:
             self._urgent.set()
 
     def _note_rollback(self) -> None:
-        """Stop granting addresses after a rollback of the store; acquire the lease anew at once."""
+        """Stop granting addresses, as etcd was restored; acquire the lease anew at once."""
         self._agent.note_rollback(self.now())
         self._urgent.set()
 
@@ -427,7 +429,7 @@ def _pool(stored: Stored[Any, Any]) -> _Pool:
 
 
 async def _listed(blocks: Mirror[ipam.Block]) -> dict[ipam.BlockKey, ipam.Block]:
-    """Return the objects of a watch once it has listed them; raise Unavailable."""
+    """Return the blocks of a watch once it has listed them; raise Unavailable if it failed."""
     await blocks.tried.wait()
     if blocks.trouble:
         raise Unavailable(blocks.trouble)

@@ -337,7 +337,7 @@ class PoolFindings(Frozen):
 def pool_status(
     old: IPPoolStatus | None, pool: IPPool | None, findings: PoolFindings, now: str
 ) -> IPPoolStatus:
-    """Return a pool's new status with the Findings; the requests in `wants` stay as they are.
+    """Return a pool's new status with the findings; the requests in `wants` stay as they are.
 
     `now` is a time as in RFC 3339, for conditions that change. `pool` is None where its spec is not
     understood, as `findings` say.

@@ -42,7 +42,7 @@ class _Blocks(Frozen):
 
 
 class PoolStatusReporter:
-    """Writes the status of each IPPool of a cluster; the caller runs `events`.
+    """The writer of the status of each IPPool of a cluster; the caller runs `events`.
 
     `reported` is called with the usage of each pool by name, at each look.
     """
@@ -106,7 +106,7 @@ class PoolStatusReporter:
     async def _all_blocks(self) -> _Blocks:
         """Return all blocks from the watch, or list them where the watch does not run.
 
-        Raise Unavailable.
+        Raise Unavailable if the watch is interrupted, or the API server does not answer.
         """
         if not self._blocks.synced.is_set():
             seen = await self._cluster.see(kinds.IP_BLOCK)

@@ -30,7 +30,7 @@ def apart(shortest: float, events: int) -> float:
 
 
 class Debounce:
-    """Joins a burst of events into one: call `touch` for each event; `wait` returns at its end."""
+    """One signal for each burst: call `touch` for each event; `wait` returns at the burst's end."""
 
     def __init__(self, quiet: float = QUIET, longest: float = LONGEST) -> None:
         self._quiet = quiet

@@ -17,20 +17,20 @@ from kube_base.notices import Notices
 from kube_base.plain_text import plain
 
 Check = Callable[[], Iterable[str]]
-"""Returns why something is not as it has to be, nothing while all is well."""
+"""A function that returns why something is not as it has to be; nothing while all is well."""
 
 log = structlog.get_logger()
 
 
 class HealthChecks:
-    """Serves /livez and /readyz; it has the checks of readiness by name."""
+    """The pages /livez and /readyz of a program, with its checks of readiness by name."""
 
     def __init__(self, checks: Mapping[str, Check]) -> None:
         self._checks = checks
         self._notices = Notices()
 
     async def run(self, address: tuple[str | None, int]) -> None:
-        """Answer at a host and a port until cancelled; raise Refused when they cannot be had."""
+        """Answer at a host and a port until cancelled; raise Refused if it cannot listen there."""
         from kube_rdma.adapters.http_server import HttpServer
 
         pages = {"/livez": self.livez, "/readyz": self.readyz}

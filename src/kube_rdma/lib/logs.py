@@ -75,7 +75,7 @@ def _plain(_: object, __: str, event: structlog.typing.EventDict) -> structlog.t
 # What may take long has its own (attach/executor.py).
 BLOCKING = 2
 
-# What stays looks for garbage after so many new objects, once its start is over (cli/main.py).
+# After its start a program that stays collects garbage once for so many new objects (cli/main.py).
 STARTED, GARBAGE_AFTER = 60.0, 10_000
 
 log = structlog.get_logger()

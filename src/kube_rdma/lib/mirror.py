@@ -1,6 +1,6 @@
 """Mirrors one watch as values of the model by name; garbled objects are faults, logged once.
 
-Late at times, never wrong for long: kube_client/watching puts right what was missed.
+The values may be late, but are not wrong for long: kube_client/watching makes up for missed events.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def follow_all(
 
 
 class Mirror(Generic[V]):
-    """Keeps the values of all objects of a kind, as a watch shows them.
+    """The values of all objects of a kind, as a watch shows them.
 
     `read` makes the value of an object, and may raise Refused for it. None: it is of no interest.
     """

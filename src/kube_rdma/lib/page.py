@@ -206,7 +206,10 @@ Rows = TypeVar("Rows", PageTable, PageList)
 
 
 def worst_first(table: Rows) -> Rows:
-    """Return the table sorted by state, then in the natural order of names."""
+    """Return the table sorted by state, then in the natural order of names.
+
+    A `ranked` table keeps its order.
+    """
     if table.ranked:
         return table
 

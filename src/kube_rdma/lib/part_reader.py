@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class PartReader(Frozen, kw_only=True):
-    """Reads parts of a node or a cluster, and keeps which parts could not be read, and why.
+    """A reader of the parts of a node or a cluster; it keeps which could not be read, and why.
 
     Errors of the types in `hidden_by` hide a part; all others are raised.
     """

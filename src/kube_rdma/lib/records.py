@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 def in_the_log(_: str) -> None:
-    """Ignore a fault that the log already has, for a program with nobody else to tell."""
+    """Ignore a fault: the log has it already, and the program reports it nowhere else."""
 
 
 class Records(Generic[T]):
@@ -91,7 +91,10 @@ class Records(Generic[T]):
             await self._run(self._journal.refuse_foreign, *names)
 
     async def put(self, name: str, value: T) -> None:
-        """Write a record, durably: it has the new value once it is on disk. Raise Unavailable."""
+        """Write a record, durably: it has the new value once it is on disk.
+
+        Raise Unavailable if the disk fails or another version wrote a record of this name.
+        """
         await self.put_before(name, value, lambda: None)
 
     async def put_before(self, name: str, value: T, act: Callable[[], R]) -> R:
@@ -112,9 +115,10 @@ class Records(Generic[T]):
         return answer
 
     def begin(self, name: str, value: T) -> None:
-        """Write a record from a thread; it has the new value at once. Raise Unavailable.
+        """Write a record from a thread; it has the new value at once.
 
-        A disk that fails may have the record all the same, so whoever gives up has to remove it.
+        Raise Unavailable if the disk fails or another version wrote a record of this name. A disk
+        that fails may have the record all the same, so whoever gives up has to remove it.
         """
         self._journal.refuse_foreign(name)
         with self._removing:
@@ -123,7 +127,11 @@ class Records(Generic[T]):
         self._journal.put(name, value, sync=self._outlives(value))
 
     async def rename(self, old: str, new: str, value: T) -> None:
-        """Give a record another name and value, durably. Raise Unavailable."""
+        """Give a record another name and value, durably.
+
+        Only the name is written: `value` has to be what is read of the record under that name.
+        Raise Unavailable if the disk fails or the record is missing.
+        """
         await self._take(new)
         await self._run(partial(self._journal.rename, old, new, sync=self._outlives(value)))
         del self._values[old]
@@ -131,7 +139,10 @@ class Records(Generic[T]):
         await self._end_left()
 
     async def remove(self, *names: str) -> None:
-        """Remove records durably; a missing one is no error. Raise Unavailable."""
+        """Remove records durably; a missing one is no error.
+
+        Raise Unavailable if the disk fails or another version wrote one of them.
+        """
         gone = (self._values[name] for name in names if name in self._values)
         await self._run(partial(self._journal.remove, *names, sync=any(map(self._outlives, gone))))
         for name in names:
@@ -143,7 +154,7 @@ class Records(Generic[T]):
         """Remove records that are not needed any more, even if the disk fails.
 
         A record that a full or read-only disk keeps is removed after the next write that succeeds;
-        else the next process removes it.
+        else the next process removes it. Raise Unavailable for a record of another version.
         """
         await self.refuse_foreign(*names)
         try:

@@ -1,7 +1,8 @@
 """Draws SVG pictures: the page, its text, colours for a light and a dark screen, boxes in boxes.
 
-A colour is a class of the page's style, so that whoever shows the picture chooses: browsers take
-the dark ones where a reader prefers them. A program that knows no such choice shows the light ones.
+In `picture` a colour is a class of the page's style, so that whoever shows the picture chooses.
+Browsers take the dark ones where a reader prefers them; a program that knows no such choice shows
+the light ones. Nested boxes have the fixed colours of their BoxLook.
 """
 
 from __future__ import annotations

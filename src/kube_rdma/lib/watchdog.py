@@ -58,8 +58,8 @@ def silence(before: float, spent: Spent, tick: float = TICK) -> float:
 def watched(tick: float = TICK, patience: float = PATIENCE) -> Iterator[None]:
     """End this process if the running loop is silent for `patience` seconds inside the block.
 
-    Where the kernel does not count what threads wait for processors, nothing is watched: a starved
-    program could not be told from a hung one.
+    Where the kernel does not count how long threads wait for processors, nothing is watched: a
+    starved program could not be told from a hung one.
     """
     if not threads():
         log.warning("hang detection disabled", why=f"{_THREADS}/*/schedstat counts nothing")

@@ -75,8 +75,8 @@ def text_of(files: Iterable[ConfFile], name: str) -> bytes | None:
 def load(namespace: str, name: str, text: bytes) -> NetworkDefinition:
     """Return the network in the node's CNI configuration `name`, for a pod in `namespace`.
 
-    One that is for a card and names no resource is for the resource that BUILT_IN is for. Raise
-    Refused with all of its faults.
+    A network of type kube-rdma that names no resource is for LABEL_RESOURCE, as the built-in one
+    is. Raise Refused with all of its faults.
     """
     document = read(text, f"CNI configuration {name}")
     meta = validate(_Conf, document).meta

@@ -115,9 +115,9 @@ class Ipvlan(LinkPlugin):
 
     @property
     def plain(self) -> str:
-        """Return a reason if the mode isolates links from neighbours, as RDMA cannot be.
+        """Return a reason if the mode hides links from neighbours, which RDMA has to find; else "".
 
-        Else empty.
+        Only mode l2 does not.
         """
         return "" if self.mode == "l2" else f"mode is {self.mode}"
 
@@ -307,7 +307,7 @@ class TuningSettings(Plugin):
 
     @property
     def sysctls(self) -> tuple[tuple[str, str, str], ...]:
-        """Return the interface's sysctls as pairs of path and value."""
+        """Return the interface's sysctls as tree, key and value: ipv4/conf, arp_ignore, 1."""
         settings: list[tuple[str, str, str]] = []
         for key, value in self.sysctl.items():
             if match := _SYSCTL.fullmatch(key):

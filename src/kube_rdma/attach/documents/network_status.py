@@ -55,8 +55,8 @@ def status(
     """Return the text of network-status: the cluster's network, then kube-rdma's interfaces.
 
     `cluster` and `result` make the first entries: the network of the cluster and what its plugins
-    answered for this sandbox. An ADD that is made late has neither; then these stay as they are in
-    `before`, which the pod has now.
+    answered for this sandbox. An ADD that is made late has no `result`; then these entries stay as
+    they are in `before`, the annotation that the pod has now.
     """
     first = _of_cluster(cluster, result) if result is not None else _clusters(before)
     return _joined([*first, *map(_entry, attached)])
@@ -70,7 +70,7 @@ def pod_networks_status(
     Without a result the cluster's network has no entry.
     """
     entries = []
-    if result is not None:  # Cello tells the last of the interfaces in the pod
+    if result is not None:  # Cello reports the last of the interfaces in the pod
         inside = [link for link in result.links if link.sandbox]
         link = inside[-1] if inside else None
         addresses = [str(one.address.ip) for one in result.addresses]
@@ -180,9 +180,9 @@ def _multus_entry(name: str, dns: Dns | None, last: Json, **facts: object) -> Js
 def _of_cluster(name: str, result: CniResult) -> list[Json]:
     """Return the status entries of the cluster's network, one for each link in the pod.
 
-    As the client library of these annotations does it (CreateNetworkStatuses): the default one is
-    that with the first gateway, or else the first; addresses of no link belong to the last, and
-    where there is one link, all do.
+    The client library of these annotations does so (CreateNetworkStatuses). The default one is that
+    with the first gateway, or else the first. Addresses of no link belong to the last; where there
+    is one link, all belong to it.
     """
     inside = [(at, link) for at, link in enumerate(result.links) if link.sandbox]
     if not inside:

@@ -26,7 +26,7 @@ from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 ANNOTATION = "k8s.volcengine.com/pod-networks"
 DEFINITION = "k8s.volcengine.com/pod-networks-definition"
 CHAINER = "cello-chainer"
-"""What the cluster's own network is called where Cello makes it."""
+"""The name of the cluster's own network where Cello makes it."""
 
 _FIELD = "pod-networks"  # what an entry is called in messages: pod-networks[2].deviceConf.ips[0]
 _OLD = {

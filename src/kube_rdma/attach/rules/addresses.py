@@ -93,7 +93,7 @@ def refuse_doubled(
 ) -> None:
     """Raise Refused for a MAC or address from a claim that another pod has already.
 
-    `attachments` are those of other sandboxes, `reserved` has a sentence by key on who is about to
+    `attachments` are all others of this node, `reserved` has a sentence by key on who is about to
     get it.
     """
     for nic in placed:
@@ -110,8 +110,8 @@ def refuse_doubled(
 def sole(nic: PodNic) -> dict[str, tuple[str, str]]:
     """Return the MAC and addresses that a claim gives, with fields and keys that show conflicts.
 
-    A pool gives each pod its own addresses. Without one, an address belongs to one interface of a
-    network and of a card.
+    No two interfaces of one network, or on one card, may have the same MAC or address. Addresses of
+    a pool are left out, for a pool gives each one once. Return nothing for entries of annotations.
     """
     ask, network = nic.entry.ask, nic.network
     if ask.held is None:
@@ -176,7 +176,7 @@ def of_answer(nic: PodNic, result: CniResult) -> AssignedAddresses:
 def is_of_card(nic: PodNic, pool: IPPool | None, rail: int | None) -> bool:
     """Return whether the card's own addresses are used, as the pool has no range for its rail.
 
-    The pool that the network rdma finds by its name may be older than the node's fifth card.
+    The IPPool named rdma may have been written before the node got another card.
     """
     network, ranges = nic.network, pool.ranges if pool else ()
     has_range = any(one.rail in (None, rail) for one in ranges)
@@ -233,7 +233,10 @@ def default_routes(
 
 
 def _reaches(allocation: AddressAllocation, route: Route) -> bool:
-    """Return whether a pool's route is usable from an address; its gateway may be elsewhere."""
+    """Return whether a pool's route is usable from an address.
+
+    Its gateway has to be in the subnet of the address; without one, the families have to be equal.
+    """
     if route.via is not None:
         return route.via in allocation.subnet
     return route.to.version == allocation.address.version

@@ -93,8 +93,8 @@ def granted(
 ) -> tuple[GrantedShare, ...]:
     """Return the shares that are held by claims, each once, with their present cards.
 
-    Raise Unavailable for one whose pool or card is not on this node now: without it a network would
-    be attached to another card. Shares of a device plugin are left out.
+    Raise Unavailable for one whose pool, or all of whose cards, are not on this node now: without
+    it a network would be attached to another card. Shares of a device plugin are left out.
     """
     booked = {(s.resource, s.share): s for claim in prepared for s in claim.shares}
     shares = {
@@ -227,7 +227,8 @@ def with_claims(
 ) -> tuple[NetworkAsk, ...]:
     """Return the entries of annotation and claims, each with an interface name of its own.
 
-    Raise Refused for a name that two of them have.
+    A claim's entry completes one of the annotation for the same network, unless that one names a
+    device. Raise Refused for a name that two of them have.
     """
     entries = list(annotated)
     open_entries = [n for n, entry in enumerate(entries) if entry.device_id is None]

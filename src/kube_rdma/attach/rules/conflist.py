@@ -181,7 +181,7 @@ def type_of(plugin: object) -> str:
 GUARDS: Mapping[str, str] = MappingProxyType({"cilium-cni": "Cilium"})
 
 ENOUGH = 2
-"""Writes undone at once before it is no coincidence: once its owner may just have started."""
+"""Writes undone at once that are no coincidence: one may be undone as the other product starts."""
 
 
 def guard(document: Document) -> str:
@@ -449,8 +449,9 @@ def named_by_pods(
 ) -> tuple[tuple[cni.ConfFile, ...], tuple[str, ...]]:
     """Return the files that pods may name as networks, and the names of skipped ones.
 
-    kube-rdma's own `rdma` is skipped, as the agent knows its content. VKE's component leaves a file
-    behind: without its plugin (`installed` are the node's) it would block every pod.
+    kube-rdma's own `rdma` is left out of both, as the agent knows its content. VKE's component
+    leaves a file behind, which is skipped if its plugin is not among the `installed` ones. A pod
+    that named it could not start.
     """
     over = () if CELLO_RDMA in installed else left_by_vke(files)
     kept_files = (one for one in files if one.name not in (RDMA_CONF, *over))
@@ -528,7 +529,8 @@ def without(text: str) -> str:
 def _others(listed: Sequence[Any]) -> list[Any]:
     """Return the plugins of a list except kube-rdma's entry.
 
-    What has no mark and comes first is a network of kube-rdma's type that has nothing to say.
+    An unmarked plugin of kube-rdma's type in the first place is no entry, but a network without
+    settings.
     """
     return [one for n, one in enumerate(listed) if not (_is_entry(one) if n else _is_marked(one))]
 
@@ -573,7 +575,7 @@ def _plain(own: cni.ConfFile, document: Document, present: Sequence[Network]) ->
 def _is_entry(plugin: object) -> bool:
     """Return whether a plugin is kube-rdma's entry, by its mark or as older versions wrote it.
 
-    A plugin of this type with anything to say is a network of its own, and somebody else's.
+    A plugin of this type with further fields is no entry, but a network that somebody wrote.
     """
     return _is_marked(plugin) or plugin == {"type": cni.PLUGIN}
 
@@ -641,14 +643,15 @@ class Role(StrEnum):
     CHAIN = "chain"  # all networks of a pod, which its annotation names
     DELEGATE = "delegate"  # the one network whose configuration came
     ADDRESSES = "addresses"  # those of the interface that another plugin makes
-    UNTOLD = "untold"  # the end of something; only the agent's records say of what
+    UNTOLD = "untold"  # DEL or CHECK; only the agent's records say of which of the first two
 
 
 def role(call: cni.Call) -> Role:
     """Return what a call is for; raise Refused where kube-rdma can do nothing.
 
-    A call of a meta-plugin has no previous result when it begins. Later it has that of kube-rdma,
-    so other verbs show nothing. Entries that were written before there was a mark are still about.
+    A meta-plugin's ADD has no previous result. Its later calls have that of kube-rdma, as the
+    runtime's have, so other verbs show nothing. Entries that were written before there was a mark
+    still exist.
     """
     if call.plugin != cni.PLUGIN:
         return Role.ADDRESSES
@@ -686,7 +689,7 @@ def turned(call: cni.Call) -> Unavailable:
 def proven(
     made: cni.ConfPlan, files: tuple[cni.ConfFile, ...], binaries: Collection[str]
 ) -> cni.ConfPlan:
-    """Return the plan if all of its plugins are installed, else one that removes kube-rdma.
+    """Return the plan with its missing plugins; a chain with one becomes a plan without kube-rdma.
 
     The agent may not see the folder of CNI binaries in which the runtime looks. `binaries` are the
     names beside kube-rdma's.

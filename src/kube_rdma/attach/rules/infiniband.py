@@ -40,7 +40,7 @@ _INFINIBAND = "infiniband"
 def function_settings(nic: PodNic, wanted: FunctionSettings) -> FunctionSettings:
     """Return a function's settings with the pod's GUID; a link that is down becomes auto.
 
-    mlx5 makes functions of InfiniBand whose link is down (mlx5_ib_get_vf_config tells it).
+    mlx5 makes InfiniBand functions whose link is down (mlx5_ib_get_vf_config reports it).
     """
     if request := asked_guid(nic.entry):
         wanted = replace(wanted, node_guid=request[1], port_guid=request[1])
@@ -67,7 +67,8 @@ def awaits_port(nic: PodNic) -> bool:
 def with_own_guids(nic: PodNic, reported: FunctionSettings) -> FunctionSettings:
     """Return the settings to restore: the reported ones, with the function's own GUIDs.
 
-    Those that it has set (it reports zeros where it has none), else those that the function has.
+    A GUID that was set counts (zeros are reported for none), else the one that the function has.
+    Without either it is NO_GUID.
     """
     node, port = _own(nic.card), device.guid_of_address(nic.link.mac)
     return replace(
@@ -94,7 +95,10 @@ def partition(nic: PodNic) -> Iterator[steps.AwaitPartition]:
 
 
 def taken_as(nic: PodNic) -> InterfaceName:
-    """Return a card's own link name in the pod; ib<number> if a partition's has the pod's name."""
+    """Return the name of a card's own link in the pod.
+
+    It is that of the interface, or ib<number> if the interface is a partition on this link.
+    """
     if kinds.partition_of(nic.network) is None:
         return nic.interface
     return InterfaceName(f"ib{nic.number}")
@@ -154,7 +158,7 @@ def refuse_taken(
 ) -> None:
     """Raise Refused for a GUID that this pod, another pod or a device has already.
 
-    `attachments` are those of other sandboxes, `claimed` says by GUID who is about to get it.
+    `attachments` are all others of this node, `claimed` says by GUID who is about to get it.
     """
     owners = dict(claimed) | {
         guid: f"{one.sandbox.pod} has it, on {plan.interface}"
@@ -205,8 +209,8 @@ def _refuse_early(
 
 
 def _own(card: Card | None) -> str | None:
-    """Return the GUID of the function's node in sysfs' form, by its RDMA device.
+    """Return the node GUID of the card's first RDMA device, in the usual form.
 
-    None without one.
+    Return None if it has no RDMA device, or the GUID was not read.
     """
     return device.guid_of_sysfs(card.devices[0].node_guid) if card and card.devices else None

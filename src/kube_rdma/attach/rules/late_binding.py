@@ -113,7 +113,7 @@ class Stale(Frozen):
     files: tuple[CdiFile, ...]
     bindings: tuple[Binding, ...]
     promises: tuple[Promise, ...]
-    absent: Mapping[str, float]  # since when something is missing; the next call wants it
+    absent: Mapping[str, float]  # since when something is missing; pass it to the next call
 
 
 def reported(holdings: tuple[Holding, ...] | None) -> tuple[Holding, ...]:
@@ -180,9 +180,10 @@ def suffices(
 def doubtful(
     promises: Collection[Promise], bindings: Iterable[Binding], held: Mapping[HeldShare, PodName]
 ) -> tuple[Binding, ...]:
-    """Return bindings without a network namespace whose shares the kubelet reports no more.
+    """Return bindings without a network namespace whose pod may have ended.
 
-    The kubelet lost its checkpoint, or the pod has ended: the runtime's sandboxes show which.
+    Their promise is replaced, or the kubelet reports no more that the pod has all their shares.
+    Either the kubelet lost its checkpoint or the pod has ended: the runtime's sandboxes show which.
     """
     current = {one.nonce for one in _current(promises)}
     return tuple(
@@ -206,7 +207,7 @@ def gate(  # the six things that PreStartContainer depends on
     `asked` is None while nobody has read the pod; it matters only where `attach` is AUTO and
     something is not bound yet. `now` is on the clock of the files. Which of a pod's containers is
     meant stays unknown when several hold the same ids, so all their promises have to be bound.
-    Raise Refused; the kubelet then asks again in about 11 seconds.
+    Raise Refused if it may not start; the kubelet then asks again in about 11 seconds.
     """
     if attach is Attach.NONE:
         return Start()
@@ -245,9 +246,10 @@ def is_taken_over(promises: Iterable[Promise], resource: str, ids: Sequence[Shar
 def stale(snapshot: BindingSnapshot, absent: Mapping[str, float], now: float) -> Stale:
     """Return the promises, bindings and files that can be removed.
 
-    Call it only with holders that pod resources really reported. A promise: replaced, or nobody has
-    held its shares for GRACE. A binding, when DEL did not come: its sandbox is gone, and its
-    promise is forgotten or no new sandbox came within GRACE. A file: its binding is no more.
+    Call it only with holders that pod resources really reported. A promise goes if it was replaced,
+    or if for GRACE no single pod has held its shares. A binding goes if its sandbox is gone without
+    a DEL, and its promise goes too or no new sandbox came within GRACE. A file goes if its binding
+    is no more.
     """
     replaced = {old for one in snapshot.promises for old in one.replaces}
     since: dict[str, float] = {}
@@ -287,9 +289,9 @@ def _owner(snapshot: BindingSnapshot, promise: Promise) -> PodName | None:
 def _is_overtaken(snapshot: BindingSnapshot, promise: Promise, pod: PodName) -> bool:
     """Return whether the kubelet has since given a share of this promise to another pod.
 
-    Nobody may hold that share as far as pod resources show: an init container of the other pod has
-    it. Which Allocate came later is by the wall clock; when it stepped back, the two wait as
-    before.
+    Pod resources may show no holder of that share, if an init container of the other pod has it.
+    The wall clock says which Allocate came later. If it was set back, both promises count, and
+    conflict.
     """
     return any(
         one.when > promise.when

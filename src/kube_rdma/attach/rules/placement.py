@@ -85,7 +85,7 @@ def _freedom(entry: MatchedEntry) -> tuple[bool, bool, bool, int]:
 def named(entry: MatchedEntry) -> str | None:
     """Return the card that the entry or its network names; None if none is named.
 
-    It is an interface, PCI address, MAC or identity.
+    The name is an interface, a PCI address, a MAC or the id of a card.
     """
     return entry.ask.device_id or entry.network.device
 
@@ -153,7 +153,7 @@ class _CardChooser(Frozen):
     used: set[tuple[int, int]]  # places of shares that count one by one, and of their cards
 
     def choose(self, entry: MatchedEntry) -> Choice | None:
-        """Return share and card for a network; None if it needs no share and names none."""
+        """Return share and card for a network; None if it needs no share and names none of them."""
         resource, name = entry.network.resource, named(entry)
         if isinstance(entry.network, kinds.ForeignNetwork) and (
             resource is None or not any(self._offers(resource))
@@ -328,8 +328,8 @@ def _moved_mtu(entry: MatchedEntry, link: HostLink, node: HostNetwork) -> int | 
     """Return the MTU of a moved link: the network's, else a larger one of the physical function.
 
     Only virtual functions get the latter. Drivers make functions with 1500 whatever the physical
-    one has (mlx5e_build_nic_netdev), and RoCE would cut its messages into packets of 1024 bytes on
-    a fabric of 9000.
+    one has (mlx5e_build_nic_netdev). On a fabric of 9000 RoCE would then cut its messages into
+    packets of 1024 bytes.
     """
     if entry.network.mtu is not None or link.virtual is None:
         return entry.network.mtu

@@ -1,8 +1,8 @@
 """Plans the Steps that put networks into a pod, in an order in which each finds what it needs.
 
 Third of the rules of an attachment: attach/rules/placement has found card and link, IPAM has given
-addresses. The plan is journalled before its first Step is run; attach/rules/undo takes it
-back, repairs and checks it.
+addresses. The plan is journalled before its first Step is run; attach/rules/undo checks it and
+takes it back.
 
 The order: the link comes, with its sysctls before it is up; then addresses, each after the question
 whether somebody has it where its pool says so; the RDMA device, the routes; the pod's default route
@@ -68,8 +68,9 @@ def plans(
 ) -> tuple[Plan, ...]:
     """Return the Steps of each interface, in the order of the annotation.
 
-    `called` are those that other plugins make. Not `alone`: the pod may have more, of which nothing
-    is known. Raise Refused when addresses or routes contradict each other.
+    `called` are the plans of interfaces that other plugins make. Without `alone` the pod may have
+    further interfaces, of which nothing is known. Raise Refused when addresses or routes contradict
+    each other.
     """
     leased = {each.interface: each for each in given}
     placed = [(nic, _whole(nic, leased)) for nic in nics]
@@ -338,7 +339,7 @@ def _main_routes(
 
 
 def _own_table(given: AssignedAddresses, table: int) -> Iterator[steps.Step]:
-    """Yield the table and rules that route traffic from an interface's addresses through it."""
+    """Yield a table's routes and the rules that send traffic of an interface's addresses there."""
     name = given.interface
     routes: dict[Subnet, steps.AddRoute] = {}
     for address in given.addresses:

@@ -4,8 +4,8 @@ The kubelet never repeats an ADD that succeeded. Where somebody rewrote the CNI 
 sandbox lives without the networks that its pod asks for, and will not heal by itself; and a DEL
 that nobody heard leaves an attachment behind. attach/repair looks again and again and does what
 `decide` says; where only a new pod helps, the agent asks for that and the controller evicts the pod
-(controller/evictions). Rules of time: a state goes in and the next one comes out; `now` is of a
-monotonic clock, in seconds.
+(controller/evictions). Rules of time: a state goes in and the next one comes out. `now` is in
+seconds: of a monotonic clock for repairs and refused ADDs, of the wall clock for evictions.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ def asks_for_nothing(state: RepairState, container: ContainerId) -> RepairState:
 
 
 def is_hopeless(state: RepairState, container: ContainerId, pod: PodState) -> bool:
-    """Return whether to evict a running pod without networks, after many failed repairs.
+    """Return whether to evict a running pod without networks, as its repair failed too often.
+
+    That is after REFUSALS refused repairs in a row, or FAILURES failed ones.
 
     A pod that does not run yet is held back by PreStartContainer or waits for its images. Nothing
     of it runs without its networks, so it waits for the repair.
@@ -129,10 +131,11 @@ def is_hopeless(state: RepairState, container: ContainerId, pod: PodState) -> bo
 def is_owed(sandbox: PodSandbox, pod: PodState, asking: int | None, chained: int | None) -> bool:
     """Return whether a sandbox surely started without networks that it should have had.
 
-    Only then is it evicted. It was made since its pod is known to ask, and since the runtime is
-    known to call kube-rdma; both in nanoseconds of the wall clock, None for never. A pod that was
-    annotated while it ran, or ran before kube-rdma came, has missed nothing. Nor does it help to
-    evict a static pod: only its mirror in the API goes, and the kubelet makes it again.
+    Only then is its pod evicted. `asking` says since when the pod is known to ask, `chained` since
+    when the runtime is known to call kube-rdma. Both are nanoseconds of the wall clock, None for
+    never. A pod that was annotated while it ran, or ran before kube-rdma came, has missed nothing.
+    Nor does it help to evict a static pod: only its mirror in the API goes, and the kubelet makes
+    it again.
     """
     if asking is None or chained is None or pod.is_static:
         return False
@@ -179,7 +182,7 @@ def _lacking(seen: RepairView) -> Iterable[PodSandbox]:
 
 
 def _absent(seen: RepairView) -> list[ContainerId]:
-    """Return the containers with a complete attachment but no sandbox."""
+    """Return the containers with a complete attachment whose sandbox is missing or has ended."""
     sandboxes = {one.container: one for one in seen.sandboxes}
     # The agent's own pod has a sandbox: if a runtime lists none, the kubelet asks another one.
     if not sandboxes:
@@ -212,7 +215,7 @@ AGAIN = 60.0
 """Seconds from one request to the next: the kubelet tries several times a minute."""
 
 LONGEST_WAIT = 3600.0
-"""Seconds that a pod waits at most which replaces others that asked too."""
+"""The longest time in seconds that a pod waits for its eviction if it replaces an evicted one."""
 
 RefusedKey = tuple[str, InterfaceName | None]
 """A pod's uid, and the interface that its ADD was about; None: all of them."""
@@ -229,7 +232,7 @@ class OwnerEvictions(Frozen):
 
 
 class EvictionTurns(Frozen):
-    """The times of the last try to evict each namespace, owner and pod, with owners' evictions."""
+    """The times of the last tries to evict pods, by namespace, owner and pod; owners' evictions."""
 
     last: Mapping[tuple[str, ...], float] = {}
     evicted: Mapping[tuple[str, ...], OwnerEvictions] = {}
@@ -254,11 +257,11 @@ def evictable(
 ) -> list[RestartCandidate]:
     """Return the candidates that may be evicted now.
 
-    The request has to be fresh, of the node that the pod runs on, and the pod one that an eviction
-    ends: it runs, is not ending already, and is no static one. One that cannot start is Pending as
-    a rule, and goes only if an owner makes another. Clocks of nodes may differ, so one from the
-    future is judged like one from the past. A pod that replaces an evicted one waits, each time
-    twice as long.
+    The request has to be fresh, and of the node that the pod runs on. The pod has to run; it must
+    be neither static nor ending already. A pod with outdated device nodes may be Pending too, but
+    needs an owner that makes another. Clocks of nodes may differ, so a request from the future is
+    judged like one from the past. A pod that replaces an evicted one waits, each time twice as
+    long.
     """
     fresh = (one for one in asked if _may_go(*one) and abs(now - one[1].at) <= FRESH)
     return [one for one in fresh if not _waits(one[0], now, turns)]
@@ -301,8 +304,8 @@ def refused(
 ) -> tuple[dict[RefusedKey, RefusedAdd], bool]:
     """Return the state after one more refused ADD, and whether to ask for an eviction now.
 
-    One refusal alone may be of a number that another device held for a moment; those of long ago
-    are forgotten.
+    One refusal alone is not enough: another device may have had the number of a device node for a
+    moment. Refusals older than LONGEST are forgotten.
     """
     kept = {each: one for each, one in before.items() if now - one.at <= LONGEST}
     last = kept.get(key, RefusedAdd(0, now))

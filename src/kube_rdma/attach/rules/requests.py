@@ -1,4 +1,4 @@
-"""Matches entries of a pod's annotation with documents of networks, and refuses what cannot be.
+"""Matches entries of a pod's annotation with documents of networks; refuses what cannot be met.
 
 First of the rules of an attachment, before cards (attach/rules/placement) and addresses are looked
 for: what is refused here has cost nothing yet. A list of ``k8s.volcengine.com/pod-networks`` has a
@@ -112,9 +112,9 @@ def match_entries(
 ) -> tuple[attachment.MatchedEntry, ...]:
     """Return each entry with its network; raise Refused with all entries that cannot be met.
 
-    `others` are networks that no entry names: one of them may be meant by an entry without network.
-    Not `holding`: the pod has no share, so what names no card is left to the plugin of that name.
-    The reference plugins put such a link on the interface of the node's default route.
+    `others` are further names of networks, one of which an entry may have misspelled. Without
+    `holding` the pod has no share: macvlan and ipvlan networks that name no card are left to the
+    CNI plugins of these names, which use the interface of the node's default route.
     """
     by_name = {network.name: network for network in networks}
     faults: list[Refused] = []

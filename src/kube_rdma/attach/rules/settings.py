@@ -1,4 +1,4 @@
-"""Writes the settings of a container out of what it really got: NCCL, UCX and MPI use these alone.
+"""Makes the settings files of a container for NCCL, UCX and MPI, from the devices that it got.
 
 Late binding writes them when the pod's network is attached, for GID indexes are known only then;
 the shim merges them with the container's own (shim/settings.c), which win. Variables that a program
@@ -41,7 +41,10 @@ _OTHERS = (
 
 
 def as_asked(used: Sequence[UsedDevice], annotations: Mapping[str, str]) -> tuple[UsedDevice, ...]:
-    """Return the devices to name in settings, by the pod's annotation; perhaps without places."""
+    """Return the devices to name in settings, by the pod's annotation.
+
+    With `none` there are none. Only with `topology` they keep their places, for NCCL's topology.
+    """
     asked = annotations.get(ANNOTATION)
     if asked == NONE:
         return ()

@@ -175,8 +175,8 @@ def undo(plan: Plan) -> tuple[steps.Undo, ...]:
     """Return the acts that undo all Steps of a plan, whichever of them were run.
 
     Last Step first, but RDMA devices before everything: on InfiniBand their way back makes the link
-    again on the node, which is then found there. Addresses, routes and sysctls go with the link. A
-    driver that is bound again brings all of its function home, and has to: a crash between
+    again on the node, which is then found there. Addresses, routes and sysctls go with the link. To
+    bind a driver again brings all of its function back to the node. It has to, as a crash between
     unbinding and binding leaves neither link nor RDMA device.
     """
     acts = [one for step in reversed(plan.steps) for one in undone(step)]
@@ -200,8 +200,8 @@ def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, steps.Undo], ...]:
     """Return the acts that undo all of a pod's plans, each with its plan's place from the end.
 
     The last plan comes first. The links made go at once, as the act of ALL_PLANS, where the last of
-    them would: by then nothing stands on any of them. After an act that could not be done, the
-    later ones of its plan must not be done: a function whose link is in the pod keeps its VLAN.
+    them would: by then nothing stands on any of them. After an act that failed, the later ones of
+    its plan must not be done: a function whose link is still in the pod keeps its VLAN.
     """
     acts = [(n, act) for n, plan in enumerate(reversed(plans)) for act in undo(plan)]
     links = [act for _, act in acts if isinstance(act, steps.RemoveLink)]
@@ -220,6 +220,6 @@ def looked_at(plans: Sequence[Plan]) -> tuple[tuple[str, ...], tuple[FunctionPla
 
 
 def check(plan: Plan, seen: PodView) -> tuple[str, ...]:
-    """Return all differences between an attachment and its plans, as sentences."""
+    """Return all differences between the pod's state and a plan, as sentences."""
     faults = (lacks(step, seen) for step in plan.steps)
     return tuple(f"{plan.interface} ({plan.network}): {fault}" for fault in faults if fault)

@@ -1,6 +1,6 @@
 """The rules of virtual functions: what one is set to for a pod, and in which order.
 
-attach/rules/plan plans by them. Its physical function, which stays on the node, decides VLAN,
+attach/rules/plan plans by them. The physical function, which stays on the node, decides VLAN,
 rates, trust and the administrative MAC; the interface that moves decides its own MAC.
 
 Settings come before the link goes: no frame of the pod leaves outside of its VLAN, and undone in

@@ -1,7 +1,7 @@
 """Decides what the picture of a node shows: its tree of GPUs and cards, and how near they are.
 
-A survey says where everything sits. `kube-rdma devices --topology` prints the matrix, `--draw`
-the tree (hardware/views/topology); pools/rules/nearness measures each way.
+A survey says where everything sits. `kube-rdma devices --topology` prints the matrix, `--svg`
+draws the tree (hardware/views/topology); pools/rules/nearness measures each way.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def devices_page(
 ) -> Page:
     """Return the table of RDMA devices, a line for each port, with remarks on the node below it.
 
-    RATE is in Gb/s (100G), GIDS counts the used entries of the port's table, NETDEV names the bond
+    RATE is in Gb/s (100G). GIDS counts the used entries of the port's table. NETDEV names the bond
     of an interface in parentheses, PCI how a function is divided or what it is a part of. The
     reasons against a device stand under it. A `wide` table says more of each device. SWITCH is what
     ports are plugged into, if that is known of any.

@@ -76,10 +76,11 @@ def acquire_lease(agent: IpamAgentState) -> Effects[None]:
 
 
 def _list(agent: IpamAgentState, sent: float, *, is_kept: bool) -> Effects[None]:
-    """Read the node's blocks; after a rollback of the store first ask back the addresses in use.
+    """Read the node's blocks; if etcd was restored, prepare to ask back the addresses in use.
 
-    `is_kept` says that the node kept its right, so the blocks must list what its pods have. A store
-    that went back may have blocks without labels, with what the node gave back since: all are read.
+    `is_kept` says that the node kept its right, so the blocks must list what its pods have. A
+    restored etcd may have blocks without the node's label that list what it has given back since.
+    So all blocks are read then.
     """
     term = agent.state.term
     now: float = yield effects.Clock()
@@ -220,9 +221,9 @@ def delete(
 ) -> Effects[None]:
     """Release a container's addresses into their cool-down; do nothing if it has none.
 
-    A full or read-only disk delays no pod's end: the addresses then cool down in memory, and no
-    other pod gets them before the journal has their release. A process that starts before that
-    releases them as those of a container that is gone.
+    A full or read-only disk delays no pod's end: the addresses then cool down in memory. No other
+    pod gets them before the journal has their release. A process that starts before that releases
+    them as those of a container that is gone.
     """
     yield from _wait_for_turn(agent, container)
     try:
@@ -249,9 +250,9 @@ def tick(agent: IpamAgentState) -> Effects[None]:
     """Do the work that no request waits for.
 
     Settle blocks, end cool-downs, lend to other nodes, acquire ahead. Without the right write no
-    block. After a rollback do nothing before the node has its lease again: no controller would
-    reclaim the addresses of a node without a lease. Nor do anything after an outage before the
-    lease was written: a block may then be of a store that went back.
+    block. If etcd was restored, do nothing before the node has its lease again: no controller would
+    reclaim the addresses of a node without a lease. After an outage of a watch write no block
+    before the lease was written: the blocks may be those of a restored etcd.
     """
     if agent.is_rolled_back:
         return
@@ -343,7 +344,8 @@ def write(
     """Write one block until a write surely succeeds; return False if it is busy or uncertain.
 
     `acquire` returns the addresses to take of a block as it was just read, for other nodes may have
-    been first. `give_back` are addresses to release. The attempt ends with its term.
+    been first. `give_back` are addresses to release. Nothing is acquired if the node lost its right
+    meanwhile.
     """
     if key in agent.busy:
         return False
@@ -355,12 +357,12 @@ def write(
             if attempt > 1:  # many nodes write this block: another try at once adds to the load
                 yield effects.Pause(_MOMENT)
             if attempt or key in agent.unseen or (holding and holding.uncertain):
-                # In another term a rollback is known.
+                # In another term the node knows already that etcd was restored.
                 earlier = _comparable(agent, latest) if agent.state.term == began else None
                 is_gone = yield from _read(agent, key, earlier)
             term = agent.state.term
             if acquire is not _nothing and (term != began or agent.is_in_doubt):
-                return False  # what was just read may be of a store that went back
+                return False  # what was just read may be of a restored etcd
             bits = acquire(agent.blocks.get(key))
             if attempt and not bits and blocks.forgettable(agent.state, key, agent.blocks.get(key)):
                 agent.state = blocks.forget(agent.state, key)
@@ -387,9 +389,9 @@ def write(
 
 
 def _read(agent: IpamAgentState, key: ipam.BlockKey, latest: ipam.Block | None) -> Effects[bool]:
-    """Read a block and note a rollback; return True if it lacks addresses that nodes held.
+    """Read a block; return True if it is gone or garbled, and nodes held addresses of it.
 
-    That is so where the block is gone or garbled.
+    If it is there in an older version, note that etcd was restored.
     """
     shown, term = agent.blocks.get(key), agent.state.term
     block: ipam.Block | None = yield effects.ReadBlock(key)
@@ -420,7 +422,7 @@ def _is_shown(agent: IpamAgentState, block: ipam.Block | None) -> bool:
 def _see_all(agent: IpamAgentState) -> Effects[None]:
     """Read all blocks, and have them watched for a time, unless they are watched already.
 
-    For a node that lacks addresses and finds none free in the blocks it sees.
+    A node does so if it lacks addresses and finds none free in the blocks that it sees.
     """
     now: float = yield effects.Clock()
     agent.seen_until = now + agent.timing.sight
@@ -606,7 +608,7 @@ def _used_subpools(agent: IpamAgentState) -> tuple[Subpool, ...]:
 
 
 def _unavailable(agent: IpamAgentState, now: float) -> Unavailable:
-    """Return the error for a node that takes no addresses: the store may have gone back."""
+    """Return the error for a node that takes no addresses, as etcd may have been restored."""
     if now >= agent.recall_until:
         return Unavailable(
             f"node {agent.state.node} takes no new addresses while its watch of the IPBlocks is "

@@ -1,13 +1,11 @@
-"""The writes of a node into blocks:
-
-addresses that it acquires and gives back, doubts that it settles.
+"""Plans the writes of a node into blocks: what it acquires, gives back, asks back or confirms.
 
 `plan` makes every write of a node, from the block as it was just read. A write says the whole of
 the node's holding: what the block lists, plus what the node acquires, minus what it gives back. So
 each write that succeeds tells the node exactly what it holds, and makes every older write that is
 still under way fail. Only a plain success counts: after any other outcome the block stays uncertain
-until a later write succeeds. So after a conflict too, for the API server answers with one to the
-second delivery of a write that succeeded.
+until a later write succeeds. That holds for a conflict too, as the API server answers with one to
+the second delivery of a write that succeeded.
 """
 
 from __future__ import annotations
@@ -100,7 +98,7 @@ def plan(
 def confirm(state: NodeAddressState, block: ipam.Block) -> NodeAddressState:
     """Return the state after a sure write of `block`: the node holds what the block says.
 
-    Only for writes planned in the same term, one at a time for each block (agent.write).
+    Call it only for a write that was planned in the same term, one at a time for each block.
     """
     own = held_by(block, state.node)
     holdings = dict(state.holdings)
@@ -116,7 +114,7 @@ def confirm(state: NodeAddressState, block: ipam.Block) -> NodeAddressState:
 
 
 def is_rollback(old: ipam.Block | None, new: ipam.Block | None) -> bool:
-    """Return whether the store went back: `new` is older than `old`, or a block in use is gone.
+    """Return whether etcd was restored: `new` is older than `old`, or a block in use is gone.
 
     The controller deletes a block only when no node holds addresses of it. The next one has an
     edition that began again and a higher version than before.
@@ -148,8 +146,8 @@ def after_rollback(
 ) -> NodeAddressState:
     """Return the state without the right, with in-use addresses that other nodes hold as taken.
 
-    Addresses `trusted` to be this node's are not taken: the blocks may show a part of the older
-    store by now.
+    Addresses `trusted` to be this node's are not taken: some of the blocks may be those of the
+    restored etcd by now.
     """
     taken = {
         key: ipam.Bits(
@@ -166,7 +164,7 @@ def after_rollback(
 def missing(state: NodeAddressState, blocks: Blocks) -> bool:
     """Return whether the blocks lack addresses that the node has in use.
 
-    It means a rollback, if the node's right was not revoked.
+    If the node's right was not revoked, it means that etcd was restored.
     """
     needed = ((key, one.in_use | one.kept) for key, one in state.holdings.items())
     return any(bits & ~held_by(blocks.get(key), state.node) for key, bits in needed)
@@ -175,7 +173,7 @@ def missing(state: NodeAddressState, blocks: Blocks) -> bool:
 def recall(
     state: NodeAddressState, blocks: Blocks, trusted: Mapping[ipam.BlockKey, ipam.Bits]
 ) -> NodeAddressState:
-    """Return the state after a rollback of the store, in which all blocks are to be written again.
+    """Return the state after etcd was restored, in which all blocks are to be written again.
 
     Of the blocks only `trusted` addresses are believed. What is in use is asked back; all else is
     given back, for another node may have acquired it since. Writes that were planned before do not
@@ -229,8 +227,9 @@ def choose_addresses(
 ) -> BlockAddresses:
     """Return `count` free addresses of a subpool by block, or fewer where it has no more.
 
-    The walk begins at the node's own start block and visits no more blocks than it sees: one that
-    it does not see is taken for free. Pinned addresses of other owners come last.
+    The walk begins at the node's own start block. It needs few more steps than the node sees
+    blocks, as one that it does not see is taken for free. Pinned addresses are chosen only if no
+    other is free.
     """
     return _walk(state, blocks, subpool, count, pins=False) or _walk(
         state, blocks, subpool, count, pins=True
@@ -284,8 +283,8 @@ def ahead_limit(
 ) -> int:
     """Return how many addresses the node may acquire ahead, the block size at most.
 
-    How many nodes will acquire is unknown. So a node takes half of an even share of what is left,
-    and begins small where many nodes at once could empty the pool with a block size each. Nodes
+    How many nodes will acquire is unknown. So a node takes half of an even share of what is left.
+    It begins small where many nodes at once could empty the pool with a block size each. Nodes
     acquire the last addresses of a pool one by one, so none has to be given back.
     """
     vacant, nodes = vacancy(blocks, subpool) if sees_all else outlook(state, blocks, subpool)
@@ -336,8 +335,8 @@ def _tenants(
 ) -> dict[ipam.BlockKey, dict[int, ipam.Owner | None]]:
     """Return the owners of the addresses that the node surely holds, by block and offset.
 
-    With `only` of that block. Of a slice the node is the owner; its pin is at the slice's first
-    address.
+    With `only` they are those of that block. A slice's owner is the node; its pin is at the slice's
+    first address.
     """
     tenants: dict[ipam.BlockKey, dict[int, ipam.Owner | None]] = {}
     slices: set[tuple[ipam.NetworkName, ipam.Subnet]] = set()

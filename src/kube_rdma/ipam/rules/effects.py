@@ -140,7 +140,7 @@ class WriteBorrowQueue(Effect):
 
 
 class Pause(Effect):
-    """Wait `seconds`, or until a block or borrow queue changes; the answer is None."""
+    """Wait `seconds`, or until a block or pool changes or a request ends; the answer is None."""
 
     seconds: float
 
@@ -175,11 +175,11 @@ class IpamAgentState(Struct):
     awaited_since: dict[ipam.Owner, float] = field(default_factory=dict)
     # When it gives back for the requests of others in a pool, if they still stand.
     lends_at: dict[ipam.PoolName, float] = field(default_factory=dict)
-    # Until then the node acquires nothing: the store went back, and every node first asks back what
-    # its pods have. Infinite until the node has acquired its lease again.
+    # Until then the node acquires nothing: etcd was restored to an earlier state, and every node
+    # first asks back what its pods have. Infinite until the node has acquired its lease again.
     recall_until: float = -inf
     trusted: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)  # at the rollback
-    # While true it acquires nothing either: the server may come back restored.
+    # While true it acquires nothing either: etcd may be restored before the watch goes on.
     is_watch_interrupted: Callable[[], bool] = lambda: False
 
     def may_acquire(self, now: float) -> bool:
@@ -188,12 +188,15 @@ class IpamAgentState(Struct):
 
     @property
     def is_in_doubt(self) -> bool:
-        """Return whether the store may have gone back: a watch broke, or a block is gone."""
+        """Return whether etcd may have been restored to an earlier state.
+
+        That is so after a watch broke, and while a block of the node is not shown.
+        """
         return bool(self.unseen) or self.is_watch_interrupted()
 
     @property
     def is_rolled_back(self) -> bool:
-        """Return whether the store went back and the node has not acquired its lease since."""
+        """Return whether etcd was restored, and the node has not acquired its lease since."""
         return self.recall_until == inf
 
     @property
@@ -205,8 +208,8 @@ class IpamAgentState(Struct):
     def note_rollback(self, now: float, *, of_machine: bool = False) -> None:
         """Grant and acquire no address until the node has acquired its lease again.
 
-        `of_machine` says that this machine went back to an older state, not the store: nothing that
-        it believes is sure.
+        Call it when etcd was restored to an earlier state. `of_machine` says that this machine was,
+        not etcd: then nothing that it believes is sure.
         """
         if self.is_rolled_back:
             self.state = suspend_right(self.state)
@@ -243,7 +246,7 @@ class IpamAgentState(Struct):
         """
         if key in self.state.holdings:
             self.unseen.add(key)
-            if self.state.holdings[key].confirmed:  # else it may be lost, and says so
+            if self.state.holdings[key].confirmed:  # else addresses in it may be reported as lost
                 self.state = doubt(self.state, key)
         elif not self.sees_all:
             self.blocks.pop(key, None)

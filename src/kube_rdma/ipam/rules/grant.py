@@ -70,10 +70,10 @@ def grant(
 ) -> tuple[NodeAddressState, GrantedAddresses | LackingAddresses]:
     """Return all addresses of a request, old and new ones, or the shortages; and the new state.
 
-    Raise Refused for an unknown pool or rail, and for a static address that cannot be. Raise
-    Unavailable without contact to the API server for too long, Broken where an address was taken
-    away. The new state stays valid whether or not the journal then takes the record: the next try
-    stores it again.
+    Raise Refused for an unknown pool or rail, and for a static address that the node cannot get.
+    Raise Unavailable if the node has had no contact with the API server for too long, or a block is
+    being written. Raise Broken if the node has lost an address of the container. The new state
+    stays valid whether or not the journal then takes the record: the next try stores it again.
     """
     if now >= state.right_until:
         raise Unavailable(

@@ -49,7 +49,7 @@ class NodeAddressState(Frozen):
     cooldown_ends: Mapping[ipam.ContainerId, float] = field(default_factory=dict)
     right_until: float = -inf
     term: int = 0  # raised when the right is lost: what began in another term counts no more
-    # Addresses in use that other nodes had when the store went back: not asked back at first.
+    # Addresses in use that other nodes had in the restored etcd: not asked back at first.
     taken: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)
 
     def needed(self, key: ipam.BlockKey) -> ipam.Bits:
@@ -93,7 +93,7 @@ def doubt(state: NodeAddressState, key: ipam.BlockKey) -> NodeAddressState:
 
 
 def confirmed_bits(state: NodeAddressState) -> Mapping[ipam.BlockKey, ipam.Bits]:
-    """Return the addresses of a block that the node surely holds while it has the right."""
+    """Return by block the addresses that the node surely holds while it has the right."""
     held = state.holdings.items()
     return {key: ipam.Bits(holding.confirmed & ~holding.returning) for key, holding in held}
 
@@ -265,7 +265,7 @@ def is_ours(lease: ipam.NodeLease | None, journal: ipam.JournalId) -> bool:
 def is_lease_rollback(
     last: ipam.NodeLease, current: ipam.NodeLease | None, *, has_right: bool
 ) -> bool:
-    """Return whether the store or this machine went back to an older state, by the node's lease.
+    """Return whether etcd or this machine was restored to an earlier state, by the node's lease.
 
     `last` is the lease that this process wrote last. The answer of one later write may have been
     lost. Nobody revokes a right before it has ended, and to revoke it raises the heartbeat.
@@ -286,7 +286,7 @@ def lease_acquisition(
 
     `identity` says which node and journal; `lease` is the stored one, unchanged for `unchanged`
     seconds; `cooldown` is the longest of any pool. Another journal's right must have ended, and so
-    must the cool-down of its pods' addresses. Raises Broken where the journal was lost while its
+    must the cool-down of its pods' addresses. Raise Broken where the journal was lost while its
     pods may live.
     """
     if lease is None:

@@ -137,8 +137,9 @@ def choose_slice(
 ) -> tuple[ipam.BlockKey, ipam.Bits] | None:
     """Return the anchor of a slice to acquire; None where none is free, or the node owns one.
 
-    First the slice that people chose for the node, then the one that it had last, then the first
-    free one from a place that its name decides. What other nodes had last comes at the end.
+    A slice that people chose for the node is the only choice. Without one, the slice that it had
+    last comes first. Then come free ones from a place on that the node's name decides, those that
+    other nodes had last at the end.
     """
     if own_part(state.node, state.holdings, subpool):
         return None

@@ -1,13 +1,12 @@
 """Reads a JSON or YAML text and remembers where everything stood.
 
-First step of every dialect in api: bytes become a Document. All faults that do not stop the reading
-are kept and reported together.
+First step of every dialect: bytes become a Document. All faults that do not stop the reading are
+kept and reported together.
 
 People mix both languages up, and JSON is YAML, but for tabs in front of its first bracket, which
-are read as blanks. What is JSON to the letter is read here; lib/text/yaml_manifests reads all else,
-and says what is wrong with it; yaml_manifests reads what people apply. So YAML's liberties, such as
-a comma after the last entry, are taken from JSON too, and a process that meets no YAML loads no
-parser for it.
+are read as blanks. A text that is strictly JSON is read here. lib/text/yaml_manifests reads all
+else and says what is wrong with it, so YAML's liberties, such as a comma after the last entry, hold
+for JSON too. A process that meets no YAML loads no parser for it.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class _NotPlainError(Exception):
 
 
 class _JsonReader:
-    """Reads JSON token by token, and keeps the positions of values and keys."""
+    """A reader of JSON that goes token by token and keeps the positions of values and keys."""
 
     def __init__(self, text: str) -> None:
         self.values: dict[texts.Path, texts.TextPosition] = {}

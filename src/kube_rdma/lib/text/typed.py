@@ -42,7 +42,7 @@ Many: TypeAlias = Annotated[tuple[T, ...], Strict(strict=False)]  # a list in th
 
 
 class _StructPart:
-    """Gives a Struct a pydantic schema, so that a Typed document can have it as a part."""
+    """The annotation that gives a Struct a pydantic schema, for a part of a Typed document."""
 
     def __get_pydantic_core_schema__(self, kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         read = partial(_converted, kind)
@@ -119,8 +119,8 @@ class GoTyped(Typed):
 def fields_of(model: type[BaseModel], value: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an object under the names that `model` has for them, without nulls.
 
-    An empty text stays where a number, a switch or an object should stand, and in a field that has
-    to be there: those are faults in Go too.
+    An empty text is left out where a text may stand. Elsewhere it stays, and also in a field that
+    has to be there: those are faults in Go too.
     """
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     by_letters = {name.lower(): name for name in fields}

@@ -185,7 +185,10 @@ def address(text: str) -> Address:
 
 
 def subnet(text: str) -> Subnet:
-    """Parse a subnet; raise an error with Slips if address bits are set beyond its length."""
+    """Parse a subnet.
+
+    Raise ValueError for another form, an error with Slips if bits are set beyond its length.
+    """
     if "/" not in text or "%" in text:
         raise ValueError(text)
     network = ip_network(text, strict=False)
@@ -197,7 +200,10 @@ def subnet(text: str) -> Subnet:
 
 @lru_cache(4096)  # each event of a block brings all of its spans again, and few are new
 def span(text: str) -> Span:
-    """Return the span of an address, a subnet, or two ends with a dash; raise ValueError."""
+    """Return the span of an address, a subnet, or two ends with a dash.
+
+    Raise ValueError for another form, an error with Slips if the larger end comes first.
+    """
     if "/" in text:
         network = subnet(text)
         return Span(network.network_address, network.broadcast_address)

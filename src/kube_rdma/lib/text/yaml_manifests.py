@@ -50,9 +50,9 @@ def read(text: str, data: bytes, source: str) -> texts.Document:
 
 
 class YamlReader:
-    """Reads a YAML text from the events of the parser.
+    """A reader of YAML by the events of the parser.
 
-    Not by yaml.compose: its recursion in C ends the process on a text of many brackets.
+    It does not use yaml.compose, whose recursion in C ends the process on a text of many brackets.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class _Anchored(Frozen):
 
 
 class _ManifestReader(YamlReader):
-    """Reads YAML as Kubernetes does, with aliases and merge keys, and remarks on surprises."""
+    """A reader of YAML as Kubernetes reads it, with aliases and merge keys, and with remarks."""
 
     def all(self) -> Iterator[texts.ManifestDocument]:
         """Yield every document of the text; `faults` has the faults of the document being read."""
