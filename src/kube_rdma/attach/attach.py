@@ -292,7 +292,7 @@ class AttachDependencies(Frozen, kw_only=True):
 
 
 class AttachDecision(Frozen):
-    """The chosen cards, links and addresses for a request, before anything is changed."""
+    """The chosen cards and links for a request, and the addresses to ask for."""
 
     placed: SettledNics
     nics: tuple[NicRequest, ...]  # for IPAM

@@ -139,7 +139,7 @@ class Binder(LateBinding):
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Wait until the container with exactly these shares may start.
 
-        Raise Refused if it may not, Unavailable if that cannot be told now.
+        Raise Refused if it may not, Unavailable if that is not known now.
         """
         resource, attach = pool.spec.resource, terms(pool.spec).attach
         if pool.spec.bare_ids and rules.is_taken_over(self._promises, resource, shares):
@@ -208,7 +208,7 @@ class Binder(LateBinding):
         self._changed.set()
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
-        """Return the pod and its links for each card in one, which the node cannot see."""
+        """Return the pod and its links for each card whose interfaces are in a pod."""
         bound = {card: binding for binding in self._bindings for card in binding.cards}
         hidden = (card.id for card in node if card.function and not card.function.netdevs)
         inside = {card: bound[card] for card in hidden if card in bound and bound[card].netns}

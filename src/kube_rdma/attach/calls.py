@@ -89,7 +89,7 @@ class SandboxNetworks(_Endpoint):
     """The endpoint of the container runtime's calls, for all networks of a pod."""
 
     async def answer(self, call: Call) -> CniResult:
-        """Answer a call of the runtime: ADD, CHECK, DEL, STATUS or GC; raise its error."""
+        """Answer a call of the runtime: ADD, CHECK, DEL, STATUS or GC; raise KubeError on failure."""
         key = AttachmentKey(call.container)
         match call.verb:
             case Verb.ADD:
@@ -166,7 +166,8 @@ class SandboxNetworks(_Endpoint):
     async def _gc(self, call: Call) -> None:
         """Answer GC: remove attachments that the runtime does not list; one failure stops no other.
 
-        An attachment without an answered ADD may be in progress: the recovery removes it.
+        An attachment without an answered ADD may be in progress. If it is not, the agent removes it
+        at its next start (AttachPipeline.recover).
         """
         since = self.now()
         living = frozenset(one.container for one in call.valid)
@@ -262,7 +263,7 @@ class DelegatedNetworks(_Endpoint):
     """The endpoint of meta-plugins' calls, each of which is for one network of a pod."""
 
     async def answer(self, call: Call) -> CniResult:
-        """Answer a meta-plugin's ADD, CHECK or DEL for one network; raise its error."""
+        """Answer a meta-plugin's ADD, CHECK or DEL for one network; raise KubeError if it fails."""
         key = AttachmentKey(call.container, call.interface)
         match call.verb:
             case Verb.ADD:
@@ -343,7 +344,10 @@ class Origin(Frozen):
 
 
 async def origin(call: Call, pod: PodState, node: NodeView) -> Origin:
-    """Return the network that a meta-plugin's call is about; raise Unavailable if unreadable."""
+    """Return the network that a meta-plugin's call is about.
+
+    Raise Unavailable if the API server does not answer.
+    """
     from kube_rdma.attach.documents import cni_conf, networks, pod_networks
 
     annotations = dict(pod.annotations)
@@ -393,7 +397,7 @@ class PluginAddresses(_Endpoint):
     is_within = True
 
     async def answer(self, call: Call) -> CniResult:
-        """Answer another plugin's call: addresses and routes for ADD; raise its error."""
+        """Answer another plugin's call: addresses and routes for ADD; raise KubeError on failure."""
         match call.verb:
             case Verb.ADD:
                 return await self._pipeline.add(call, self)

@@ -67,7 +67,7 @@ class ClaimSettings:
         self._notices.over("settings")
 
     async def remove(self, sandbox: ContainerId | None = None) -> None:
-        """Remove the settings files of a sandbox, for None of all.
+        """Remove the settings files of a sandbox; None: those of all sandboxes.
 
         Raise Unavailable if the disk fails.
         """

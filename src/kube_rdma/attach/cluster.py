@@ -94,7 +94,10 @@ class Restarts:
         await self._patch(pod, None, None)
 
     async def pods(self) -> tuple[PodState, ...]:
-        """Return all pods with a readable request to restart them. Needs the verb list."""
+        """Return all pods with the label of a restart request, for `request_of`.
+
+        Pods that cannot be decoded are left out. Needs the verb list.
+        """
         seen = await self._cluster.see(POD, Where(labels=f"{RESTART}=true"))
         return tuple(map(pod_state, seen.objects))
 

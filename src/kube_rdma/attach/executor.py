@@ -142,7 +142,7 @@ class AttachmentJournal:
 class PlanExecutor:
     """A node's attachments: it runs and undoes their plans, with a record of each by key.
 
-    Calls for one sandbox come one after the other.
+    Its callers see to it that calls for one sandbox come one after the other.
     """
 
     def __init__(

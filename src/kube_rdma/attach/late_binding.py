@@ -145,7 +145,7 @@ class LateBinding:
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Wait until the container with exactly these shares may start.
 
-        Raise Refused if it may not, Unavailable if that cannot be told now.
+        Raise Refused if it may not, Unavailable if that is not known now.
         """
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:

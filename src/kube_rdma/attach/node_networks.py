@@ -305,7 +305,10 @@ class NodeNetworks:
         return self._attachments.by_key.values() if self._attachments else ()
 
     def uses(self) -> tuple[PodDeviceUse, ...]:
-        """Return how many RDMA objects pods with limits use; reads their control groups."""
+        """Return how many RDMA objects pods with an attachment use, of devices with limits.
+
+        Their control groups are read, which blocks.
+        """
         return self._limits.uses(attachment.sandbox for attachment in tuple(self.attachments()))
 
     def cards(self) -> frozenset[CardId] | None:

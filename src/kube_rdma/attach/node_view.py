@@ -115,7 +115,7 @@ class NodeView:
         self._notices = Notices()  # by the network's name, and of pools
 
     async def pod(self, name: PodName, uid: str) -> PodState | None:
-        """Return the pod of this name if it has this uid, else None."""
+        """Return the pod of this name if it has this uid, else None; "" stands for any uid."""
         pod = await self._pods.read(name.namespace, name.name)
         return pod if pod and uid in ("", pod.runtime_uid) else None
 

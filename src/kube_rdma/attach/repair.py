@@ -274,7 +274,7 @@ class ReturnedCards:
         try:
             with self._opened(sandbox.netns_path) as namespace:
                 lost = await self._lost(key, namespace)
-        except KubeError as error:  # it has ended meanwhile, or its next CHECK tells the same
+        except KubeError as error:  # it has ended meanwhile, or its next CHECK finds the same
             log.info("attachment not checked", pod=str(sandbox.pod), why=str(error))
             return
         if lost:

@@ -66,7 +66,7 @@ def listeners(
     changes: Debounce,
     concern: Callable[[object], bool],
 ) -> dict[str, Part]:
-    """Return a task for each stream of announcements, by name; it raises where the stream ends."""
+    """Return a task for each stream of announcements, by name, which does what `hear` does."""
     return {
         f"kernel events {number}": partial(hear, stream, changes, concern)
         for number, stream in enumerate(announcements)

@@ -87,7 +87,10 @@ Devices = tuple[tuple[Device, ...], str | None]
 
 @dataclass
 class SurveyCache:
-    """The last Survey of the node, and what was read since. All methods block: use a thread."""
+    """The last Survey of the node. All methods block: call them in a thread.
+
+    The other functions read anew what changes more often than the rest.
+    """
 
     survey: Callable[[], Survey] = take_survey
     mode: Callable[[], NamespaceMode] = read_mode

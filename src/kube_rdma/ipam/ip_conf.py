@@ -570,10 +570,10 @@ def _with_gateway(
     gateways: Iterable[ipam.Address | None],
     configured: Iterable[ipam.Address | None],
 ) -> tuple[tuple[LinkRoute, ...], list[str]]:
-    """Return the routes that have a gateway, and a note for each that is left out.
+    """Return the routes that can be set, and a note for each that is left out.
 
-    A route without gw takes the gateway of its family. It is left out where the only one that was
-    `configured` is out of reach.
+    A route without gw takes the gateway of its family. It is left out where that is not among the
+    usable `gateways`, but was `configured`.
     """
     have = {gateway.version for gateway in gateways if gateway}
     lost = {gateway.version for gateway in configured if gateway} - have

@@ -171,7 +171,7 @@ class NodeAddresses:
     ) -> None:
         """Release the container's addresses (of one interface); no error when it has none.
 
-        Needs no API server. Raise Unavailable when the disk fails: the container still has them.
+        It needs no API server, and a disk that fails does not stop it: see agent.delete.
         """
         await self._serve(agent.delete(self._agent, container, interface))
         self._low.set()

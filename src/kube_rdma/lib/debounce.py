@@ -13,7 +13,7 @@ QUIET = 0.1  # seconds without an event that end a burst
 LONGEST = 0.3  # seconds after which an endless burst is looked into all the same
 
 # Seconds from the last look of a burst to one more: a GID table is rewritten by a worker of the
-# kernel some time after the address that causes it was announced, and nothing tells of that.
+# kernel some time after the address that causes it was announced, and nothing announces that.
 SETTLE = 1.0
 
 EVENTS_A_SECOND = 50.0  # 100 kB of statuses

@@ -49,7 +49,7 @@ def silence(before: float, spent: Spent, tick: float = TICK) -> float:
 
     `before` are those seconds at the last look. A loop that spins runs. One that is blocked leaves
     time in which no thread runs or waits for a processor. Of that time a look counts at most
-    `tick`, for a late look tells of a program that was stopped or frozen.
+    `tick`, as a late look shows that the program was stopped or frozen.
     """
     return before + max(spent.ran, min(spent.passed, tick) - spent.waited)
 
@@ -59,7 +59,7 @@ def watched(tick: float = TICK, patience: float = PATIENCE) -> Iterator[None]:
     """End this process if the running loop is silent for `patience` seconds inside the block.
 
     Where the kernel does not count how long threads wait for processors, nothing is watched: a
-    starved program could not be told from a hung one.
+    starved program would look like a hung one.
     """
     if not threads():
         log.warning("hang detection disabled", why=f"{_THREADS}/*/schedstat counts nothing")

@@ -163,8 +163,8 @@ def interfaces(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Claim
 def refuse_uncalled(prepared: PreparedClaim, wiring: Wiring) -> None:
     """Raise an error for a claim with an interface that nobody calls the agent to make.
 
-    Refused behind a meta-plugin, which calls it for the networks of the annotation alone;
-    Unavailable while nobody calls it.
+    It is Refused behind a meta-plugin, which calls the agent for the networks of the annotation
+    alone. It is Unavailable while nobody calls the agent.
     """
     share = next((one for one in prepared.shares if one.makes_interface), None)
     if share is None or wiring is Wiring.CHAIN:

@@ -149,8 +149,8 @@ def call(
 ) -> CallPlugin:
     """Return the call of all plugins of a network, in the document's version, or `oldest`.
 
-    `pci` is the card that is theirs, `lent` one that the pod names: who declares the capability
-    deviceID hears of it. Raise Refused for a document that plugins cannot read.
+    `pci` is the card that is theirs, `lent` one that the pod names. Either goes to the plugins that
+    declare the capability deviceID. Raise Refused for a document that plugins cannot read.
     """
     document = _document(entry)
     plugins = _plugins(document)

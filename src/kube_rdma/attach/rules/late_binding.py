@@ -96,7 +96,7 @@ class PodAnswer(Frozen):
 class Write(Frozen):
     """The decision to bind promises without CNI, each in the sandbox ``at_start(nonce)``.
 
-    Then the caller asks again.
+    After that the caller calls `gate` again.
     """
 
     pod: PodName

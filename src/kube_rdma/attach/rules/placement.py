@@ -126,7 +126,8 @@ def _named_by(entry: MatchedEntry) -> str:
 def link_of(card: Card, node: HostNetwork) -> HostLink | None:
     """Return the card's interface on the node; None if it is in another namespace.
 
-    By name: a function may have several interfaces, and that of a sub-function has no PCI address.
+    It is found by name, as a function may have several interfaces, and that of a sub-function has
+    no PCI address.
     """
     ports = [port.netdev for device in card.devices for port in device.own_ports]
     others = [netdev.name for netdev in card.function.own_netdevs] if card.function else []
@@ -385,7 +386,8 @@ def _refuse_virtual(entry: MatchedEntry, link: HostLink) -> None:
 def _refuse_enslaved(entry: MatchedEntry, link: HostLink, card: Card | None) -> None:
     """Raise Refused for a link in a bond or bridge, which would lose it for good.
 
-    RoCE LAG may name the bond itself as the interface of its port, so the card's own count too.
+    RoCE LAG may name the bond itself as the interface of its port. So the interfaces of the card's
+    function count too.
     """
     netdevs = card.function.netdevs if card and card.function else ()
     own = ((one.name, one.master) for one in netdevs)

@@ -173,7 +173,7 @@ def mark(container: ContainerId, interface: InterfaceName) -> steps.Mark:
 def soft_name(kind: str, container: ContainerId, interface: InterfaceName) -> str:
     """Return the name of a soft RDMA link, which is unique among those of all pods of a node.
 
-    Letters, digits and one dash: it appears in lists that have a meaning for , : and =.
+    It has only letters, digits and one dash, as it appears in lists where , : and = have a meaning.
     """
     digest = blake2b(f"{container}/{interface}".encode(), digest_size=6).hexdigest()
     return f"{kind}-{digest[:11]}"

@@ -157,7 +157,7 @@ def locate(
     attachments: Iterable[attachment.Attachment] = (),
     beside: tuple[attachment.Plan, ...] = (),
 ) -> LocatedNics:
-    """Find card and link of each network; raise Refused if shares, cards or links do not fit.
+    """Return card and link of each network; raise Refused if shares, cards or links do not fit.
 
     `attachments` are those of the node.
     """

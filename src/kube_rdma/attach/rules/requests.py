@@ -163,7 +163,7 @@ def refuse_count(
     """Raise Refused if the number of blocks for a resource differs from the pod's shares.
 
     A share of a pool (mode hca) is not one card, so there the two may differ. Shares of RESOURCE
-    are held for blocks, also where none names it.
+    count even if no block names it.
     """
     faults = []
     held = [one.resource for one in granted if one.resource == RESOURCE]
@@ -191,7 +191,8 @@ def unknown(
     """Return the refusal for entries whose networks do not exist.
 
     `names` are those of the networks on the node and of kube-rdma's own, `places` the namespaces in
-    which a NetworkAttachmentDefinition was looked for. `apart`: the node's are for no pod.
+    which a NetworkAttachmentDefinition was looked for. `apart`: pods get networks of the node only
+    by a NetworkAttachmentDefinition.
     """
     available = listed(names)
     other = (

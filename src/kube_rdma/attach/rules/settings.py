@@ -128,8 +128,8 @@ def _nccl_fabric(fabric: FabricProfile) -> Iterator[str]:
 def _ucx_fabric(fabric: FabricProfile) -> Iterator[str]:
     """Return the profile's settings as variables of UCX.
 
-    They are for all transports (UCX_IB_) and the connected ones (UCX_RC_). It takes a time, and
-    rounds it to an exponent itself (uct_ib_to_qp_fabric_time).
+    They are for all transports (UCX_IB_) and the connected ones (UCX_RC_). UCX takes the timeout as
+    a time, and rounds it to an exponent itself (uct_ib_to_qp_fabric_time).
     """
     timeout = None if fabric.timeout is None else f"{_TIMEOUT_US * 2**fabric.timeout:.3f}us"
     named = {
@@ -142,7 +142,7 @@ def _ucx_fabric(fabric: FabricProfile) -> Iterator[str]:
 
 
 def _given(named: Mapping[str, object], fabric: FabricProfile, begin: str) -> Iterator[str]:
-    """Return lines for the variables that have a value, and for the profile's that begin so."""
+    """Return lines for variables that have a value, and the profile's whose names begin so."""
     every = [*named.items(), *(pair for pair in fabric.variables if pair[0].startswith(begin))]
     return (f"{name}={value}" for name, value in every if value is not None)
 

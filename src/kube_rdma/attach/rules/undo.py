@@ -174,10 +174,10 @@ ALL_PLANS = -1
 def undo(plan: Plan) -> tuple[steps.Undo, ...]:
     """Return the acts that undo all Steps of a plan, whichever of them were run.
 
-    Last Step first, but RDMA devices before everything: on InfiniBand their way back makes the link
-    again on the node, which is then found there. Addresses, routes and sysctls go with the link. To
-    bind a driver again brings all of its function back to the node. It has to, as a crash between
-    unbinding and binding leaves neither link nor RDMA device.
+    The last Step comes first, but RDMA devices before all: on InfiniBand their way back makes the
+    link again on the node, which is then found there. Addresses, routes and sysctls go with the
+    link. To bind a driver again brings all of its function back to the node. It has to, as a crash
+    between unbinding and binding leaves neither link nor RDMA device.
     """
     acts = [one for step in reversed(plan.steps) for one in undone(step)]
     bound = {one.pci for one in acts if isinstance(one, RebindFunction)}

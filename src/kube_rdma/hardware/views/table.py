@@ -118,7 +118,10 @@ def _netdev(port: Port) -> str:
 
 
 def _place(device: Device, names: Mapping[PciAddress, str]) -> str:
-    """Return the PCI address and its kind: a sub-function, a VF of a card (`names`), with VFs."""
+    """Return the PCI address, and in parentheses its part of a card or the number of its VFs.
+
+    `names` are the names of cards by PCI address.
+    """
     if device.pci is None:
         return _NONE
     position = device.position

@@ -132,7 +132,8 @@ def nics_with_subpools(
 ) -> Iterator[tuple[ipam.NicRequest, Subpool]]:
     """Yield each interface of a request with each subpool that it gets an address of.
 
-    Raise Refused for a wrong request.
+    Raise Refused for an unknown pool, a rail without a range, or an address that the pool does not
+    give.
     """
     for nic in request.nics:
         if nic.pool not in catalog:
@@ -187,7 +188,7 @@ def _existing(
 ) -> ipam.AddressAllocation | None:
     """Return the address that the interface already has of this subpool; None without one.
 
-    Raise Broken where another node holds it now, Unavailable where the block is being written.
+    Raise Broken where this node has lost it, Unavailable where the block is being written.
     """
     for allocation in record.live if record else ():
         having = (allocation.network, allocation.interface, allocation.pool)

@@ -55,7 +55,7 @@ class NodeAddressState(Frozen):
     def needed(self, key: ipam.BlockKey) -> ipam.Bits:
         """Return the addresses in use, and anchors of slices, that the node must hold in a block.
 
-        Those that another node took after a rollback are left out.
+        Those that other nodes had in a restored etcd are left out until all have asked theirs back.
         """
         holding = self.holdings.get(key)
         if holding is None:

@@ -26,7 +26,7 @@ _NEARLY_FULL = 0.9  # share of a pool that nodes hold; from then on its status w
 
 
 class NodeObservation(Frozen):
-    """The controller's view of a node: its lease, since when, and when the node was gone."""
+    """The controller's view of a node: its lease and since when, and whether the node is gone."""
 
     lease: ipam.NodeLease | None
     since: float  # it is unchanged

@@ -26,7 +26,7 @@ _ZERO_EVERY = 256  # IPv4 addresses that end in .0 are never given, as whereabou
 class Subpool(Frozen):
     """The addresses of a pool of one family for one rail.
 
-    The rail is None for interfaces that name none.
+    A rail of None is for interfaces without a rail, or whose rail has no subpool of its own.
     """
 
     pool: ipam.PoolName

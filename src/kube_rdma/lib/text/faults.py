@@ -52,7 +52,7 @@ def raise_slips(faults: Iterable[Slip]) -> None:
 def validate(model: type[Dialect], document: Document) -> Dialect:
     """Return the value of a document as `model`.
 
-    Raise Refused with all faults, in the order of the text.
+    Raise Refused with the faults, in the order of the text; beyond MOST_FAULTS with their number.
     """
     if not isinstance(document.value, dict):
         raise no_fields(document, f"Write {{{_entry(model, next(iter(_fields(model))))}}}")

@@ -44,7 +44,7 @@ def read(data: bytes, source: str) -> texts.Document:
 def read_all(data: bytes, source: str) -> tuple[texts.ManifestDocument | Refused, ...]:
     """Return all documents of a file; a document that cannot be read is a Refused.
 
-    Empty documents are left out. Raise Refused where the whole file is no text.
+    Empty documents are left out. Raise Refused if the file is too large or no UTF-8 text.
     """
     text = _decode(data, source, MOST_OF_MANIFESTS)
     if document := _json(text, source):

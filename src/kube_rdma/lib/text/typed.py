@@ -108,7 +108,7 @@ class Config(Frozen):
 
 
 class GoTyped(Typed):
-    """An object in which null says nothing, and an empty text says so where a text may stand."""
+    """An object in which null counts as left out, and so does "" where a text may stand."""
 
     @model_validator(mode="before")
     @classmethod
