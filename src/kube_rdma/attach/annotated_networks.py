@@ -1,11 +1,11 @@
 """The networks that a pod asks for, by either of two annotations or by its claims.
 
 The one place that knows both annotations, for the agent (attach/calls) and for `kube-rdma explain`
-(explain/networks), which look in different places. In the one way a network is a
-NetworkAttachmentDefinition; in the other (attach/documents/pod_networks) a name stands for a CNI
-configuration of the node, else for a definition in the pod's namespace or in kube-system, else for
-the network that kube-rdma has by itself. Where agents keep networks to their namespaces, no pod
-reaches a configuration of the node but by a definition.
+(explain/networks), which look networks up in different places. In k8s.v1.cni.cncf.io/networks a
+name is that of a NetworkAttachmentDefinition. In the other (attach/documents/pod_networks) a name
+stands for a CNI configuration of the node, else for a definition in the pod's namespace or in
+kube-system. Without either it may be the network that kube-rdma has by itself. Where agents keep
+networks to their namespaces, no pod reaches a configuration of the node but by a definition.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
 
 attach/rules/procedure has the order of the rules; here they get their facts. Three endpoints lead
 here (attach/calls): the runtime for all networks of a pod, a meta-plugin for one interface, and
-another plugin for addresses alone. What was made is recorded by container and interface. Whatever
-fails after something was taken gives everything back and answers with one sentence, which the
-kubelet shows in the pod's event before it tries again.
+another plugin for addresses alone. What was made is recorded by container and interface. If
+anything fails after something was taken, all is given back. The answer is then one sentence, which
+the kubelet shows in the pod's event before it tries again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Does late binding: promises and bindings in the journal, device files for the runtime.
 
-attach/rules/late_binding decides each time out of what is known at that moment; here it is
-gathered, and what was decided is done in the order that survives a crash: the journal first, the
-file after it, and backwards when something ends.
+attach/rules/late_binding decides each time from what is known at that moment, which is gathered
+here. What was decided is done in the order that survives a crash: the journal first, the file after
+it, and backwards when something ends.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 The runtime calls the agent behind the cluster's own plugin, once for all networks that a pod's
 annotation names (SandboxNetworks). Interfaces are reported to the pod, by its annotations, and not
-to the runtime: the result is about the cluster's network, which stays as the earlier plugins made
-it. The runtime also sends GC and STATUS, and repair.py makes late ADDs. A meta-plugin calls for
-one network and gets its whole result (DelegatedNetworks). Other CNI plugins ask for addresses of
-interfaces that they make (PluginAddresses, by the name kube-rdma-ipam).
+to the runtime. Its result is that of the cluster's network, as the earlier plugins made it. The
+runtime also sends GC and STATUS, and repair.py makes late ADDs. A meta-plugin calls for one network
+and gets its whole result (DelegatedNetworks). Other CNI plugins ask for addresses of interfaces
+that they make (PluginAddresses, by the name kube-rdma-ipam).
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ class SandboxNetworks(_Endpoint):
     """The endpoint of the container runtime's calls, for all networks of a pod."""
 
     async def answer(self, call: Call) -> CniResult:
-        """Answer a call of the runtime: ADD, CHECK, DEL, STATUS or GC; raise KubeError on failure."""
+        """Answer a call of the runtime: ADD, CHECK, DEL, STATUS or GC.
+
+        Raise KubeError if it fails.
+        """
         key = AttachmentKey(call.container)
         match call.verb:
             case Verb.ADD:
@@ -397,7 +400,10 @@ class PluginAddresses(_Endpoint):
     is_within = True
 
     async def answer(self, call: Call) -> CniResult:
-        """Answer another plugin's call: addresses and routes for ADD; raise KubeError on failure."""
+        """Answer another plugin's call, ADD with addresses and routes.
+
+        Raise KubeError if it fails.
+        """
         match call.verb:
             case Verb.ADD:
                 return await self._pipeline.add(call, self)

@@ -3,9 +3,9 @@
     CNI ADD ─► shares of each container ─ attach/rules/settings ─► files ─► a folder of that
     container
 
-Late binding does the same for shares (attach/binder), by the same rules. A share is of one
-container; a claim's CDI device may be in several pods, so its files are of the container: the shim
-finds them by sandbox and name. A container starts without them where that fails.
+Late binding does the same for shares of the device plugin (attach/binder), by the same rules. Such
+a share is of one container. A claim's CDI device may be in several pods, so its files are kept by
+container: the shim finds them by sandbox and name. If that fails, a container starts without them.
 """
 
 from __future__ import annotations

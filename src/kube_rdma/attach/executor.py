@@ -2,8 +2,8 @@
 
 attach/attach decides what a pod gets; adapters/kernel/pod/steps does steps in the kernel, and
 adapters/cni/plugins calls other plugins. The whole attachment is in the journal before the first
-step. Whatever ends in between (a refusal, a crash, a namespace that goes) is taken back by the same
-undo, which may run as often as one likes. attach/rules/records has the names of records on disk.
+step. If it ends in between (a refusal, a crash, a namespace that goes), one undo takes all back. It
+may run as often as necessary. attach/rules/records has the names of records on disk.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     Allocate ─ promise ─► journal    CNI ADD ─ bind ─► journal, CDI file    PreStart ─ gate ─► ok
 
 attach/rules/late_binding decides, attach/binder does it (docs/decisions/0009). `NoLateBinding` is
-for an agent whose runtime is not known to read CDI files: its pools give plain device nodes in the
+for an agent whose runtime is not known to read CDI files. Its pools give plain device nodes in the
 Allocate reply, and settings as mounts beside them.
 """
 

@@ -1,12 +1,9 @@
 """Runs pod networks beside the device plugin: socket of the shim, the shim itself, addresses.
 
-Opened by agent/compose where the command asks for networks. These parts run beside each other:
-- the calls of the shim;
-- shim and CNI configuration on the host;
-- the watch of the node's pods, and the repair of sandboxes that were never announced;
-- the check of cards that came back, and the removal of attachments without a sandbox;
-- share limits;
-- a report when the node can give no addresses.
+Opened by agent/compose where the command asks for networks. Several parts run beside each other.
+They serve the shim's calls, keep shim and CNI configuration on the host, and watch the node's pods.
+They repair sandboxes that were never announced, check cards that came back, and remove attachments
+without a sandbox. They set share limits, and report when the node can give no addresses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Takes the survey of this node, of a recording, or of a machine that comes with kube-rdma.
 
-For commands of people with the option --sysfs. A machine in memory needs nothing of Linux, so what
-asks the kernel is imported for this node alone: these commands run on any system
+It is for commands of people with the option --sysfs. A machine in memory needs nothing of Linux, so
+what asks the kernel is imported for this node alone. These commands run on any system
 (tests/unit/cli/test_any_laptop.py). A Survey is what sysfs shows with what netlink said.
 """
 

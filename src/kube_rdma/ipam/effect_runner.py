@@ -2,10 +2,10 @@
 
 The rules rely on this: a read that fails throws Unavailable into its operation, whatever the
 reason. A write never raises: everything but a plain success is None. The client closes the
-connection to a server that is silent (kube_client/silence), so no answer can come later; the
+connection to a server that is silent (kube_client/silence), so no answer can come later. The
 outcome of such a write is unknown, which is None too.
 
-Besides the runner: the journal and the clock that it needs.
+The journal and the clock that the runner needs are here too.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The document ``kind: IPPool`` (kube-rdma.io/v1alpha1): what people write, checked and compiled.
 
-The same check serves a file, admission and the controller: each gives a Document and gets the
-IPPool value, or a Refused with every fault of it. Whether anything is left to give is arithmetic
-and stays with ipam/rules/subpools.subpools; what a change does to pods with ipam/rules/pools. A
-CIDRPool or an IPPool of nv-ipam is read too, and becomes the IPPool that means the same.
+The same check serves a file, admission and the controller. Each gives a Document and gets the
+IPPool value, or a Refused with the faults of it. Whether anything is left to give is decided in
+ipam/rules/subpools.subpools, and what a change does to pods in ipam/rules/pools. A CIDRPool or an
+IPPool of nv-ipam is read too, and becomes the IPPool that means the same.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The node's side of IPAM, running: the one place where this node's pods get their addresses.
 
-The rules decide (ipam/rules/agent); this program gives them the API server and a clock. Two
-watches show what the API server has: pools with their borrow queues, and the node's blocks; while
-the node lacks addresses a third shows all blocks. One task keeps the node's right to give
-addresses, one does what no request waits for, and each request is a task of its own; the first two
-wait for news, or for the next moment that has something to do. Nothing cancels a request: half of
-one would leave a borrow request in a queue.
+The rules decide (ipam/rules/agent); this program gives them the API server and a clock. Two watches
+show what the API server has: pools with their borrow queues, and the node's blocks. While the node
+lacks addresses a third shows all blocks. One task keeps the node's right to give addresses, one
+does what no request waits for, and each request is a task of its own. The first two wait for news,
+or for the next moment that has something to do. Nothing cancels a request: half of one would leave
+a borrow request in a queue.
 """
 
 from __future__ import annotations

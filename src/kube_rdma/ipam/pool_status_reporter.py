@@ -1,7 +1,7 @@
 """Reports how full each pool is: in its status, and as an Event when it is nearly full.
 
-The controller's other half of IPAM, beside gc.py. Every few seconds it computes each pool's status
-from pools and blocks and writes those that differ (level, not edge); every agent receives that, so
+It is the controller's other half of IPAM, beside gc.py. Every few seconds it computes each pool's
+status from pools and blocks and writes those that differ. Every agent receives what is written, so
 with thousands of nodes it waits longer after a write. Pools are few and are listed; blocks may be
 as many as nodes, so while it runs a watch shows them.
 """

@@ -1,8 +1,8 @@
 """The records of one journal as a program has them: in memory, read once, written through.
 
 Attachments, promises, pools, functions and addresses outlive the agent in one of these each. A
-record that this version of kube-rdma does not understand stays on disk and is logged; all that
-needs it is refused until it can be read again.
+record that this version of kube-rdma does not understand stays on disk and is logged. What needs it
+is refused until it can be read again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Custom resource definitions, made from the models that read the objects.
 
-The API server wants a structural schema: no $ref, no title, each null said as nullable. What
-pydantic writes of documents of people, and struct_schema of those of programs, is turned into that
-here, so that nothing is written by hand twice.
-cli/definitions lists the kinds, tools/crds writes config/crds. The rules are Kubernetes'
-"Specifying a structural schema".
+The API server wants a structural schema: no $ref, no title, each null said as nullable. Pydantic
+writes schemas of people's documents, and struct_schema those of programs' documents. Here both are
+turned into structural ones, so that nothing is written by hand twice. cli/definitions lists the
+kinds, tools/crds writes config/crds. The rules are Kubernetes' "Specifying a structural schema".
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Ends a program of kube-rdma whose event loop hangs, with the stacks of all threads in its log.
 
-Runs beside the loop of each program that stays (process.until_signal), in a thread that asks
+It runs beside the loop of each program that stays (lib/logs.until_signal), in a thread that asks
 the loop to answer. It takes the place of a liveness probe: a probe starts a process each time and
 takes a starved program for a hung one (docs/decisions/0013-liveness.md). The kubelet starts an
 ended container again, and the journal says where to go on.
 
-That time passes proves nothing: on a node whose processors are all taken by a job a program is late
-and well, and to end it would only cost more.
+That time passes proves nothing. On a node whose processors are all taken by a job a program is late
+but well, and to end it would only cost more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads CNI configurations: of the node by name, the built-in one, and that of one CNI call.
 
-The annotation k8s.volcengine.com/pod-networks names networks by the node's configurations. One
-means what it means in a NetworkAttachmentDefinition (network_definition), and may have Cello's
-block ``meta`` besides: to which resource it belongs, and whether its addresses are those of the
+The annotation k8s.volcengine.com/pod-networks names networks by the node's configurations. A
+configuration means what it means in a NetworkAttachmentDefinition (network_definition). It may also
+have Cello's block ``meta``, which says its resource, and whether its addresses are those of the
 card. A call brings its network's document and what the caller put into it.
 """
 

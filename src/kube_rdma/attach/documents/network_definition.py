@@ -1,9 +1,10 @@
 """Reads NetworkAttachmentDefinitions: the CNI configuration in one becomes a Network.
 
 Manifests that were written for Multus with macvlan, ipvlan, ipoib, host-device, sriov, ib-sriov,
-tuning, sbr and rdma work as they are: kube-rdma reads these configurations and does the same. Any
-other plugin is kept as it is, its binary will be called; so is the binary of an IPAM plugin that
-ip_conf does not read. A key that nobody knows is ignored by those plugins, and here with a warning.
+tuning, sbr and rdma work as they are. kube-rdma reads these configurations and does the same. The
+binaries of all other plugins are called with their configurations unchanged, and so are those of
+IPAM plugins that ip_conf does not read. An unknown key is ignored by those plugins, and here with a
+warning.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Writes the annotations with a pod's networks as they are: those of others, and kube-rdma's own.
 
 ``k8s.v1.cni.cncf.io/network-status`` is written byte for byte as Multus does, because tools compare
-it: objects indented by four, joined by commas, empty fields left out, ``dns`` always there. Whoever
-reads a pod's annotation writes all of it, so it is written whole: first the cluster's network, of
-which one entry is called default. The second has besides the RDMA device and GID of an interface,
-for the applications and the tools that need them. A pod that asks in Cello's way gets
-``k8s.volcengine.com/network-status`` in place of the first, as Cello's meta plugin writes it.
+it. Objects are indented by four and joined by commas, empty fields are left out, and ``dns`` is
+always there. It is written whole, for whoever writes such an annotation replaces all of it. The
+cluster's network comes first, with one entry called default. kube-rdma's own annotation also has
+the RDMA device and GID of an interface, for applications and tools. A pod that asks in Cello's way
+gets ``k8s.volcengine.com/network-status`` in place of the first, as Cello's meta plugin writes it.
 """
 
 from __future__ import annotations

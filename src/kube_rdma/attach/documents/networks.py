@@ -1,14 +1,14 @@
 """Reads the annotation ``k8s.v1.cni.cncf.io/networks``: the further networks that a pod asks for.
 
-It has two forms, names with commas (``ns/net@ifname, other``) and a JSON list of objects; both
-become one Document, so that both are checked once and every fault has its place and entry. Form and
-meaning are those of the Network Plumbing Working Group's specification, version 1.3, and of Multus.
-What only other plugins can do with an entry is kept for them, attach/rules/requests refuses it for
-those of kube-rdma. Programs in Go write such lists too (go_typed), and a key that is nobody's is
-passed over there, here with a warning.
+It has two forms: names with commas (``ns/net@ifname, other``), and a JSON list of objects. Both
+become one Document, so that both are checked by the same rules and every fault has its place. Form
+and meaning are those of the Network Plumbing Working Group's specification, version 1.3, and of
+Multus. What only other plugins can do with an entry is kept for them; attach/rules/requests refuses
+it for networks of kube-rdma. Programs in Go write such lists too (lib/text/typed.GoTyped). They
+ignore an unknown key; so does this reader, with a warning.
 
-A list becomes a Document with one field, so that every entry has a name and a number and a fault
-reads like ``networks[2].ips[0]``; that of attach/documents/pod_networks likewise.
+A list becomes a Document with one field, so that a fault reads like ``networks[2].ips[0]``. In
+attach/documents/pod_networks it is the same.
 """
 
 from __future__ import annotations

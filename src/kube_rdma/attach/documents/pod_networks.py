@@ -1,9 +1,9 @@
 """Reads the annotation ``k8s.volcengine.com/pod-networks``: the second way to ask for networks.
 
-A JSON list, one block for each card that the pod asks for. Form and meaning are those of Cello, the
-network plugin of Volcengine's VKE (volcengine/cello, pkg/cni/plugins/meta): a network is named by
-the CNI configuration that the node has of it, and the cluster's own network stands in front of the
-list, so the first block is eth1. What only the provider's own cloud can do is refused by entry.
+It is a JSON list, one block for each card that the pod asks for. Form and meaning are those of
+Cello, the network plugin of Volcengine's VKE (volcengine/cello, pkg/cni/plugins/meta). A network is
+named by the node's CNI configuration of it. The cluster's own network stands in front of the list,
+so the first block is eth1. What only the provider's own cloud can do is refused by entry.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Decides which addresses an interface gets: of a pool, of its card, or by another IPAM plugin.
 
-attach/rules/procedure calls it between placement and plan. Of a pool's routes only those are the
-interface's whose gateway it can reach. A card brings along the addresses that it has on the node,
-where its network says so. An IPAM plugin gets the configuration that the main plugin of its network
-would have had (CNI specification 1.1.0, section 4), and its answer becomes what an IPPool would
-have given; it is asked when the link is up, so its call is a Step of the plan (plan.begun).
+attach/rules/procedure calls it between placement and plan. An interface gets only those of a pool's
+routes whose gateway it can reach. A card brings along the addresses that it has on the node, where
+its network says so. An IPAM plugin gets the configuration that the main plugin of its network would
+have had (CNI specification 1.1.0, section 4). Its answer becomes what an IPPool would have given.
+It is asked when the link is up, so its call is a Step of the plan (plan.begun).
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Decides how kube-rdma stands in a node's CNI configuration: files in, changed files out.
 
 A runtime takes the first file that is a network, in the order of the names (libcni ConfFiles,
-containerd go-cni loadFromConfDir, CRI-O ocicni). Into that one its entry is put behind the others,
-once, and everything else in it stays as it is; where its plugins lie in a folder, the entry is a
-file there. A file with a lone plugin has no room for a second one: a list of its own is then put
-before it, with both plugins, and removed to undo it. Where a meta-plugin comes first it is the one
-that calls kube-rdma; nothing is chained: the entry is also taken out of the copy of the cluster's
-list that such a plugin may keep in its own file, and an own list that it calls for the cluster's
-network stays, without it. The entry bears a mark, by which `role` distinguishes its calls from
-those for a network of its type.
+containerd go-cni loadFromConfDir, CRI-O ocicni). kube-rdma's entry is put into that file once,
+behind the other plugins; all else in it stays as it is. Where its plugins lie in a folder, the
+entry is a file there. A file with a lone plugin has no room for a second one. A list of kube-rdma's
+own is then put before it, with both plugins, and removed to undo it.
+
+Where a meta-plugin comes first, it calls kube-rdma, and nothing is chained. The entry is also taken
+out of the copy of the cluster's list that such a plugin may keep in its own file. A list of
+kube-rdma's own that it calls for the cluster's network stays, without the entry. The entry bears a
+mark, by which `role` distinguishes its calls from those for a network of its type.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Places and answers one network of a pod at a time, as meta-plugins call for them.
 
-A meta-plugin such as Multus calls once for each network of its type, and many calls must come to
-what one for all of them would: the same cards, and a routing table for each interface.
+A meta-plugin such as Multus calls once for each network of its type. Many calls must come to what
+one for all of them would: the same cards, and a routing table for each interface.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Decides which plugins are called for networks of other types, and what they get to read.
 
 Beside attach/rules/plan, which plans what kube-rdma makes itself. A pod's entry and the network's
-document become the configuration of each plugin as libcni and Multus would give it: what the entry
+document become the configuration of each plugin as libcni and Multus would give it. What the entry
 asks for goes to the plugins that declare the capability, the card of the share to all of them. What
 no plugin would do is refused before anything is done, and so is a card that the pod may not name.
 """

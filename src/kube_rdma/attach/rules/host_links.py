@@ -1,8 +1,9 @@
 """Decides which of the node's interfaces a pod's networks look at, and what these are.
 
-Before attach/rules/placement: a node has an interface for each of its pods, and asking the kernel
-for all of them takes longer than making the few that are wanted. Links of the kernel and the survey
-of the cards become one HostNetwork, for the agent, for `explain` and for the hardware self-test.
+It runs before attach/rules/placement. A node has an interface for each of its pods. To ask the
+kernel for all of them takes longer than to make the few that are wanted. Links of the kernel and
+the survey of the cards become one HostNetwork, for the agent, for `explain` and for the hardware
+self-test.
 """
 
 from __future__ import annotations

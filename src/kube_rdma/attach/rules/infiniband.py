@@ -2,13 +2,13 @@
 
 attach/rules/placement refuses by them, and attach/rules/plan plans by them.
 
-A function takes new GUIDs only when its driver is bound again (mlx5 asks for them when it probes),
-and the binding makes its RDMA device and interface again. So both are set through the physical
-function first, then the driver is bound, then what there is by then is found by its PCI address.
+A function takes new GUIDs only when its driver is bound again (mlx5 asks for them when it probes).
+The binding makes its RDMA device and interface again. So both GUIDs are set through the physical
+function first, then the driver is bound, then device and interface are found by their PCI address.
 The node and the port of a function have one GUID, for it has one port.
 
-A partition is an IPoIB interface of its own, a child of the function's, which comes into the pod
-too and has another name there (docs/decisions/0011-infiniband.md).
+A partition is an IPoIB interface of its own, a child of the function's. The function's interface
+comes into the pod too, and has another name there (docs/decisions/0011-infiniband.md).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The kubelet names only share ids before a container starts, pod resources only the pod's name, CNI
 only the sandbox. These rules bring the three together; the agent journals what they say.
 
-A share id goes from a dead pod to the next one, so a promise has a generation: Allocate of a share
+A share id goes from a dead pod to the next one, so a promise has a generation. Allocate of a share
 that is bound begins a new one (`promise`), and what it replaces counts no more. Two files with one
 CDI name make the runtime drop both, so a promise is bound in one sandbox at a time (`bind`).
 

@@ -1,12 +1,11 @@
 """Decides which card and link each network of a pod gets, by the shares that the pod holds.
 
 Second of the rules of an attachment, before addresses are taken: the card's rail says from which
-pool they come. The kubelet has chosen shares near to a container's GPUs; the n-th network of a
-resource gets the n-th share, so that this choice is kept and the order of the annotation holds. A
-network that names an interface or a device gets the share of that very card, and a network whose
-pools are of single rails that of a card on them. The deviceID of an entry is the pod's own choice:
-it picks among the pod's shares, and among cards of the node only where the network's document lends
-them.
+pool they come. The kubelet has chosen shares near to a container's GPUs. The n-th network of a
+resource gets the n-th share, which keeps this choice and the order of the annotation. A network
+that names an interface or a device gets the share of that very card. A network whose pools are of
+single rails gets the share of a card on them. The deviceID of an entry is the pod's own choice
+among its shares. Other cards of the node it can name only where the network's document lends them.
 """
 
 from __future__ import annotations

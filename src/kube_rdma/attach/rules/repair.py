@@ -1,9 +1,9 @@
 """Decides which sandboxes lack networks, which attachments are left over, and which pods must go.
 
-The kubelet never repeats an ADD that succeeded. Where somebody rewrote the CNI configuration, a
-sandbox lives without the networks that its pod asks for, and will not heal by itself; and a DEL
-that nobody heard leaves an attachment behind. attach/repair looks again and again and does what
-`decide` says; where only a new pod helps, the agent asks for that and the controller evicts the pod
+The kubelet never repeats an ADD that succeeded. If somebody rewrites the CNI configuration, a
+sandbox may start without the networks that its pod asks for, and does not recover by itself. A DEL
+that reaches no agent leaves an attachment behind. attach/repair looks again and again and does what
+`decide` says. Where only a new pod helps, the agent asks for that and the controller evicts the pod
 (controller/evictions). Rules of time: a state goes in and the next one comes out. `now` is in
 seconds: of a monotonic clock for repairs and refused ADDs, of the wall clock for evictions.
 """

@@ -1,8 +1,9 @@
 """Makes the settings files of a container for NCCL, UCX and MPI, from the devices that it got.
 
-Late binding writes them when the pod's network is attached, for GID indexes are known only then;
-the shim merges them with the container's own (shim/settings.c), which win. Variables that a program
-has in its environment win over both. What Allocate can know of a pool is `pool_files`.
+Late binding writes them when the pod's network is attached, for GID indexes are known only then.
+The shim merges them with the container's own (shim/settings.c), which win. Variables that a program
+has in its environment win over both. `pool_files` makes those that Allocate gives, before the
+devices are known.
 """
 
 from __future__ import annotations

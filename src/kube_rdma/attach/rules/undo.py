@@ -1,8 +1,8 @@
 """Says of each kind of Step what is wrong in a pod where it is not done, and what undoes it.
 
-One row for each kind; a new kind is one row here, one sentence in attach/views, and what runs it in
-adapters/kernel. tests/house/test_steps.py sees that none of them is forgotten. Whole attachments
-are taken back and checked by these rows.
+There is one row for each kind. A new kind is one row here, one sentence in attach/views, and what
+runs it in adapters/kernel. tests/house/test_steps.py sees that none of them is forgotten. Whole
+attachments are taken back and checked by these rows.
 """
 
 from __future__ import annotations

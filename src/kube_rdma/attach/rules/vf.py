@@ -3,19 +3,21 @@
 attach/rules/plan plans by them. The physical function, which stays on the node, decides VLAN,
 rates, trust and the administrative MAC; the interface that moves decides its own MAC.
 
-Settings come before the link goes: no frame of the pod leaves outside of its VLAN, and undone in
-the reverse order, the link has left before its VLAN is taken off.
+Settings come before the link goes, so no frame of the pod leaves outside of its VLAN. Undone in the
+reverse order, the link has left before its VLAN is taken off.
 
 The administrative MAC comes when the link is in the pod, right before SetLink gives the link the
-same. Many a physical function takes no other MAC from a virtual one that it does not trust while an
-administrative one stands (igb_set_vf_mac_addr, ixgbe_set_vf_mac_addr, i40e_check_vf_permission), so
-it has to be there first; and on the way back it has to be gone first, or the link could not have
-its old one. A driver that is bound hears of it at its next reset (igbvf) or not before it is bound
-again (mlx5), which is why the link is set as well; adapters/kernel/pod/links makes it reset where
-its driver refuses. GUIDs of InfiniBand are attach/rules/infiniband's.
+same. Many a physical function takes no other MAC from an untrusted virtual one while an
+administrative one stands (igb_set_vf_mac_addr, ixgbe_set_vf_mac_addr, i40e_check_vf_permission). So
+it has to be there first. On the way back it has to be gone first, or the link could not have its
+old one.
 
-RDMA CM needs a node GUID. mlx5 makes that of Ethernet out of the administrative MAC that it finds
-when it is bound (mlx5_eswitch_set_vport_mac); functions that kube-rdma makes have one at once
+A bound driver takes it at its next reset (igbvf), or not before it is bound again (mlx5), which is
+why the link is set as well. adapters/kernel/pod/links makes it reset where its driver refuses.
+GUIDs of InfiniBand are attach/rules/infiniband's.
+
+RDMA CM needs a node GUID. mlx5 makes that of Ethernet from the administrative MAC that it finds
+when it is bound (mlx5_eswitch_set_vport_mac). Functions that kube-rdma makes have one at once
 (adapters/kernel/sriov/functions). One made from an earlier MAC will do; a function without one is
 refused here.
 """

@@ -1,9 +1,9 @@
 """Shows how near GPUs and NICs are: `kube-rdma devices --topology` and its picture.
 
 Rows, columns, marks and the two-space ``NIC0: mlx5_0`` lines are those of `nvidia-smi topo -m`, so
-that what reads its output by fields reads this. Added to it: the NUMA node of NICs, and a legend
-of the GPUs, for their numbers follow the PCI address here. rules/node_picture finds the marks;
-they come as text.
+that what reads its output by fields reads this. Added to it are the NUMA node of NICs, and a legend
+of the GPUs, for their numbers follow the PCI address here. rules/node_picture finds the marks; they
+come as text.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The operations of a node's agent: serve requests, keep the right to allocate, settle blocks.
 
 The program runs `acquire_lease` once after it loaded the journal, then `renew_lease` every third of
-T, and `tick` when `next_tick` says so or a block or borrow queue changed; it runs `add` and
-`delete` for each request, one at a time per container. Each operation may stop anywhere, by a crash
-or an error: the next one reads what was done from the journal and from the blocks.
+T, the duration of the lease. It runs `tick` when `next_tick` says so or a block or pool changed. It
+runs `add` and `delete` for each request, one at a time per container. Each operation may stop
+anywhere, by a crash or an error: the next one reads what was done from the journal and from the
+blocks.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The effects that the address rules ask for, one at a time, and the state that they share.
 
-Order is what makes the addresses safe: read, write, only then believe. So the order is a rule too:
-the operations in agent.py (a node) and reclaim.py (the controller) are generators that yield an
+Order is what makes the addresses safe: read, write, only then believe. So the order is a rule too.
+The operations in agent.py (a node) and reclaim.py (the controller) are generators that yield an
 Effect and are sent its result. The program carries out each effect with its adapter; the model test
 does it in a world where everything goes wrong. Between two effects an operation works alone, so the
 state needs no lock as long as one thread runs all operations on it.
 
-An effect that fails raises Unavailable where it is yielded. A write to the API server never raises:
-its result is the object as stored, or None for everything that is not a plain success (conflict,
+An effect that fails raises Unavailable where it is yielded. A write to the API server never raises.
+Its result is the object as stored, or None for everything that is not a plain success (conflict,
 timeout, no contact). A write that has been given up must not be answered later.
 """
 

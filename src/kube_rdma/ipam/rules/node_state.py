@@ -1,10 +1,10 @@
 """The state of a node: holdings that it has confirmed, records of its journal, its right to grant.
 
-A grant needs three things: the right to grant (a node lease renewed less than T ago), an address
-that the node's own last write of the block confirmed, and that no container has it. A request is
-one AllocationRecord for all its NICs, so one record of the journal. An address becomes free only
-when the journal has it: `release` and `end_cooldown` say what to store, `with_record` and
-`without_record` are the state after it is stored.
+A grant needs three things. The node has the right to grant: it renewed its lease less than T ago,
+the lease's duration. The node's own last write of the block confirmed the address, and no container
+has it. A request is one AllocationRecord for all its NICs, so one record of the journal. An address
+becomes free only when the journal has it: `release` and `end_cooldown` return what to store,
+`with_record` and `without_record` the state after it is stored.
 """
 
 from __future__ import annotations

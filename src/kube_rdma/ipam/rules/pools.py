@@ -1,8 +1,8 @@
 """Judges pools beside each other and over time, and divides the pools whose nodes have slices.
 
 `kube-rdma ip check` asks for overlaps. That protects no address: blocks do, whatever pools say. It
-spares people surprises. A slice is a node's own subnet of a pool, with a router between nodes: a
-node chooses one with its first pod (`choose_slice`), owns what its holdings have whole
+spares people surprises. A slice is a node's own subnet of a pool, with a router between nodes. A
+node chooses one with its first pod (`choose_slice`), owns it once it holds the whole anchor
 (`own_part`), and keeps it.
 """
 

@@ -1,10 +1,11 @@
 """The controller's side: rights that have ended, addresses that become free, usage of pools.
 
-A node is fenced when it is gone (no Node object, or the out-of-service taint: whoever set it says
-that nothing runs there) and when its lease was silent for T plus a margin. Both are measured by the
-controller itself, from when it first saw them: a restart of the controller only waits longer. A
-holder that never had a lease here is another release's, whose leases lie in its own namespace.
-`operations` is one round of the controller, one effect at a time.
+A node is fenced when it is gone and its lease was silent for T, the lease's duration, plus a
+margin. It is gone without a Node object, or with the out-of-service taint: whoever set it says that
+nothing runs there. Both times are measured by the controller itself, from when it first saw them: a
+restart of the controller only waits longer. A holder that never had a lease here is another
+release's, whose leases lie in its own namespace. `operations` is one round of the controller, one
+effect at a time.
 """
 
 from __future__ import annotations

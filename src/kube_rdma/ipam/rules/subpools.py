@@ -1,7 +1,7 @@
 """The arithmetic of pools: what a pool can give, as sorted intervals over the grid of blocks.
 
 Nothing here walks over a range: a /10 or a /64 costs as much as a /24. A Subpool is a pool's
-addresses of one family and rail; every other rule asks it for `mask`, the set of a block's
+addresses of one family and rail. Every other rule asks it for `mask`, the set of a block's
 addresses that the subpool gives, and finds blocks by their number.
 """
 

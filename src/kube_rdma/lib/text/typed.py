@@ -1,7 +1,7 @@
 """The base models of the configuration's dialects, and the Config that they compile to.
 
 Each dialect is a pydantic model and a function `load`, from the Document that lib/text/reader read
-to the Config that programs take; pools/documents/config finds out which dialect a text is written
+to the Config that programs take. pools/documents/config finds out which dialect a text is written
 in.
 """
 

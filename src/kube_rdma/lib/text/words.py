@@ -1,6 +1,6 @@
 """The texts in documents: the forms of addresses, names and ranges, and their values.
 
-The dialects use the same texts under different names of fields; here each has its one form, with
+The dialects use the same texts under different names of fields. Here each has its one form, with
 the sentence for a text that does not have it.
 """
 
