@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.nodes import Pods
 
 SWEEP_SECONDS = 30.0  # after a change, and while something may have to go
-REST_SECONDS = 900.0  # while all that there is has a pod
+REST_SECONDS = 900.0  # while every promise and binding has its pod
 
 log = structlog.get_logger()
 

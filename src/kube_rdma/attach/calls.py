@@ -117,7 +117,7 @@ class SandboxNetworks(_Endpoint):
         devices = await self._needs.node.claimed(call.pod)
         node = self._needs.node
         if not asked.asks and asked.annotation == requests.POD_NETWORKS:
-            # A list without a network of kube-rdma is refused beside shares that would be for one.
+            # Without a block for kube-rdma the pod is refused if it holds shares that need one.
             requests.refuse_count((), node.granted(await node.holdings(call.pod)))
         if not asked.asks and not devices:
             held = await node.settle(sandbox_of(call, self._needs.inode)[0], pod)
@@ -327,7 +327,7 @@ async def _delegate_asked(
     node = needs.node
     came = await origin(call, pod, node)
     definition, ask = cni_conf.network(call, came.name, came.resource)
-    # Whatever its caller lets pods name.
+    # This holds whatever networks the meta-plugin lets pods name.
     requests.refuse_isolated(pod.namespace, (ask,), needs.global_namespaces)
     if cni_conf.is_built_in(call.config):
         pool = await node.has_pool(PoolName(cni_conf.DEFAULT_NETWORK))

@@ -510,7 +510,7 @@ class NodeNetworks:
         def decide(files: tuple[ConfFile, ...], binaries: frozenset[str]) -> ConfPlan:
             before = self._context.wiring
             plan = self._wired.decide(files, binaries)
-            # Until it is repaired, pods start without the agent; the first time shows who calls it.
+            # Pods may have started without the agent before the changes, or before the first plan.
             if plan.changes or plan.wiring is not before:
                 rounds.wake()
             return plan

@@ -103,7 +103,8 @@ class SandboxRepair:
         self._state = rules.RepairState()
         self._news = asyncio.Event()
         self._notices = Notices()
-        self._mark: tuple[float, float] | None = None  # the own clock and that of the addresses
+        # When a round last noted the time: by its own clock, and by that of the addresses.
+        self._mark: tuple[float, float] | None = None
 
     def wake(self) -> None:
         """Begin the next round at once, or when RepairTiming.least has passed since the last."""
@@ -361,7 +362,7 @@ class NodePodWatch:
                     kept = names
 
     def _note(self, pod: PodState, wake: Callable[[], None]) -> None:
-        # Labels have no end but that of an object, 1.5 MiB, and all pods of the node are kept.
+        # Only the size of an object, 1.5 MiB, limits labels, and all pods of the node are kept.
         pod = replace(pod, labels=tuple(label for label in pod.labels if label[0] == RESTART))
         key = (pod.namespace, pod.name)
         before = self._asking.get(key)

@@ -162,7 +162,7 @@ class ShareLimitRounds:
         self._needs = dependencies
         self._pause = pause
         self._notices = Notices()
-        self._are_left = dependencies.limits.is_able  # those of an earlier policy, perhaps
+        self._are_left = dependencies.limits.is_able  # limits of an earlier policy may be left
 
     async def run(self) -> None:
         """Run rounds of limits until cancelled."""

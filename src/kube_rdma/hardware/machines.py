@@ -36,7 +36,7 @@ def text_of(name: str) -> str:
         raise unknown(name)
     text = path.read_text(encoding="utf-8")
     first = text.partition("\n")[0]
-    # What stands later in a text counts, so the fault comes behind the machine that has none.
+    # Later lines of a text override earlier ones, so the fault's come after the machine's.
     return f"{text_of(first.removeprefix(BASE))}\n{text}" if first.startswith(BASE) else text
 
 

@@ -123,7 +123,7 @@ class IpamTiming(Frozen):
 
     agreed: ipam.Timing = field(default_factory=ipam.Timing)  # the same for nodes and controller
     clock: Callable[[], float] = boot_time
-    tick: float = 1.0  # from one look of a node at work without a request to the next try
+    tick: float = 1.0  # until the next round of a node's upkeep, while work is left
     # For which an idle node does not look at `clock`: timers stop while the machine is suspended.
     longest: float = 200.0
     gc_interval: float = 5.0  # from one round of the controller to the next

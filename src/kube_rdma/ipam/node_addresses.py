@@ -39,7 +39,7 @@ from kube_rdma.ipam.rules.subpools import Subpool, subpools, subpools_for
 from kube_rdma.lib.mirror import Mirror
 from kube_rdma.model import ipam
 
-_TICKS = 20  # at most so many ticks in the time of one
+_TICKS = 20  # rounds of upkeep at most in IpamTiming.tick seconds
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class NodeAddresses:
         self._timing = timing or IpamTiming()
         self._stack = AsyncExitStack()
         self._watching: dict[type[effects.Effect], asyncio.Task[None]] = {}
-        self._outages = self._confirmed = 0  # of watches, and those after which the lease was well
+        self._outages = self._confirmed = 0  # of watches; how many the last lease came after
         self._urgent = asyncio.Event()  # the right has to be renewed or acquired
         self._requests: set[asyncio.Task[Any]] = set()
         self._ready = asyncio.Event()
@@ -271,7 +271,7 @@ class NodeAddresses:
             return False
         self._trouble = None
         self._notices.over("right")
-        # Again, meanwhile: the next renewal acquires the lease once more.
+        # etcd was restored again meanwhile: the next renewal acquires the lease once more.
         if self._agent.is_rolled_back:
             return True
         recalls = self._agent.recall_until - self.now()

@@ -36,7 +36,7 @@ def register() -> None:
 def with_tasks(loop: asyncio.AbstractEventLoop) -> None:
     """Have SIGUSR1 also write the stacks of the tasks of an event loop."""
     loop.add_signal_handler(signal.SIGUSR1, _write, loop)
-    # asyncio has taken the place of faulthandler; without a handler at no moment.
+    # asyncio has replaced faulthandler's handler. In this order the signal always has a handler.
     faulthandler.unregister(signal.SIGUSR1)
     faulthandler.register(signal.SIGUSR1, _STDERR, chain=True)
 

@@ -111,7 +111,7 @@ def sole(nic: PodNic) -> dict[str, tuple[str, str]]:
     """Return the MAC and addresses that a claim gives, with fields and keys that show conflicts.
 
     No two interfaces of one network, or on one card, may have the same MAC or address. Addresses of
-    a pool are left out, for a pool gives each one once. Return nothing for entries of annotations.
+    a pool are left out, for a pool gives each one once. Return nothing for entries without a claim.
     """
     ask, network = nic.entry.ask, nic.network
     if ask.held is None:

@@ -39,9 +39,9 @@ class NetworkRequest(Frozen):
 
     asks: tuple[attachment.NetworkAsk, ...]
     networks: tuple[attachment.Network, ...]
-    others: tuple[str, ...] = ()  # named by no entry; an entry without network may mean one
+    others: tuple[str, ...] = ()  # further names, one of which an entry may have misspelled
     called: bool = False  # a meta-plugin calls for this network alone; there may be more calls
-    table: int | None = None  # that the caller leads the interface's own traffic through
+    table: int | None = None  # by which the caller routes what comes from the interface's addresses
 
 
 class MatchedNetworks(Frozen):

@@ -184,7 +184,7 @@ def _lacking(seen: RepairView) -> Iterable[PodSandbox]:
 def _absent(seen: RepairView) -> list[ContainerId]:
     """Return the containers with a complete attachment whose sandbox is missing or has ended."""
     sandboxes = {one.container: one for one in seen.sandboxes}
-    # The agent's own pod has a sandbox: if a runtime lists none, the kubelet asks another one.
+    # The agent's own pod has a sandbox: if a runtime lists none, the kubelet uses another one.
     if not sandboxes:
         return []
     containers = []

@@ -29,7 +29,7 @@ _TRIES = 4  # of one write; then the block stays uncertain until the next tick
 _MOMENT = 0.2  # seconds until the next try
 _TURN = 0.1  # seconds of a turn of lenders
 _AGAIN = 1.0  # seconds until the next try of what failed, and until a lender lends more
-_PROBES = 6  # choices of addresses in blocks unseen, or as they were read, before all are listed
+_PROBES = 6  # choices of addresses in the blocks as the node sees them, before all are listed
 _QUEUE = 12  # times the patience: how long a request may lose races while addresses are free
 
 
@@ -59,11 +59,11 @@ def acquire_lease(agent: IpamAgentState) -> Effects[None]:
         if lease != seen:
             seen, since = lease, sent
         if lease and agent.lease and lease.heartbeat < agent.lease.heartbeat:
-            since = -inf  # an older store: this process had already taken that right over
+            since = -inf  # etcd was restored: this process had already taken that right over
         step = node_state.lease_acquisition(
             agent.identity, lease, sent - since, agent.timing, agent.cooldown
         )
-        if not isinstance(step, ipam.NodeLease):  # but seconds
+        if not isinstance(step, ipam.NodeLease):  # but seconds to wait
             yield effects.Pause(step)
             continue
         written: ipam.NodeLease | None = yield effects.WriteLease(step)
@@ -178,8 +178,8 @@ def _add(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[grant.G
         if not agent.may_acquire(now):
             raise _unavailable(agent, now)
         if now >= deadline:
-            # From now on without its owners' last addresses, once it has waited long enough: they
-            # may be in cool-down on the owner's last node, so the wait lasts as long; the runtime
+            # After a long enough wait other addresses than its owners' last ones will do. Those may
+            # be in cool-down on the owner's last node, so the wait lasts as long, and the runtime
             # asks again meanwhile. Refused when other addresses are lacking too.
             _refuse_waiting(agent, answer, now)
             wanted = request

@@ -20,7 +20,7 @@ from kube_rdma.model import ipam
 _ROOMY = 256  # block sizes: room for so many nodes that acquire before they see each other
 _ALL = (1 << ipam.BLOCK_ADDRESSES) - 1
 _FIRST = 4  # addresses that a node acquires first in a smaller pool; then twice what it uses
-# who has the address at each offset of a block; None: not sticky
+# the owner of the address at each offset of a block; None: no pod gets it back later
 _Tenants = Mapping[int, ipam.Owner | None]
 
 BlockAddresses = tuple[tuple[ipam.BlockKey, ipam.Bits], ...]

@@ -170,7 +170,7 @@ class IpamAgentState(Struct):
     lease: ipam.NodeLease | None = None  # as last written by this process
     busy: set[ipam.BlockKey] = field(default_factory=set)  # with a write under way
     serving: set[ipam.ContainerId] = field(default_factory=set)  # with a request under way
-    # Lacks of requests that wait for other nodes; times since owners wait for their last address.
+    # What requests lack that wait for other nodes; since when owners wait for their last address.
     waiting: dict[ipam.ContainerId, tuple[Shortage, ...]] = field(default_factory=dict)
     awaited_since: dict[ipam.Owner, float] = field(default_factory=dict)
     # When it gives back for the requests of others in a pool, if they still stand.
@@ -178,7 +178,8 @@ class IpamAgentState(Struct):
     # Until then the node acquires nothing: etcd was restored to an earlier state, and every node
     # first asks back what its pods have. Infinite until the node has acquired its lease again.
     recall_until: float = -inf
-    trusted: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)  # at the rollback
+    # What was surely the node's when etcd was found restored.
+    trusted: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)
     # While true it acquires nothing either: etcd may be restored before the watch goes on.
     is_watch_interrupted: Callable[[], bool] = lambda: False
 

@@ -30,7 +30,7 @@ class NodeObservation(Frozen):
     """The controller's view of a node: its lease and since when, and whether the node is gone."""
 
     lease: ipam.NodeLease | None
-    since: float  # it is unchanged
+    since: float  # when the lease was first seen so
     gone_since: float | None
     is_own: bool  # the node had a lease, so it is one of this controller's
 
