@@ -559,7 +559,7 @@ def _answers(name: str, kind: str) -> str:
 
 
 def _still_called(present: Sequence[Network]) -> dict[str, str]:
-    """Return kube-rdma's list for a plugin, renewed, if a meta-plugin has found and calls it."""
+    """Return kube-rdma's list for a lone plugin, renewed, if a meta-plugin calls that list."""
     own = ((file, one) for file, one in present if file.name in OWN_LISTS)
     return {f.name: _plain(f, one, present) for f, one in own if is_called(f.name, present)}
 

@@ -228,7 +228,7 @@ def _lent(entry: MatchedEntry, granted: Sequence[GrantedShare], node: HostNetwor
 
 
 def _refuse_unlendable(entry: MatchedEntry, device: str, node: HostNetwork) -> None:
-    """Raise Refused for a card that is in use, or a name that is no card's PCI address."""
+    """Raise Refused for a card of a pool, one that the node needs, or what is no PCI address."""
     remedy = "Write the PCI address of a card that is free, like 0000:81:00.1"
     links = [link for link in node.links if link.pci == device.lower()]
     owner = next((of for card, of in node.owned if card.pci == device.lower()), None)

@@ -117,10 +117,9 @@ def asks_for_nothing(state: RepairState, container: ContainerId) -> RepairState:
 def is_hopeless(state: RepairState, container: ContainerId, pod: PodState) -> bool:
     """Return whether to evict a running pod without networks, as its repair failed too often.
 
-    That is after REFUSALS refused repairs in a row, or FAILURES failed ones.
-
-    A pod that does not run yet is held back by PreStartContainer or waits for its images. Nothing
-    of it runs without its networks, so it waits for the repair.
+    That is after REFUSALS refused repairs in a row, or FAILURES failed ones. A pod that does not
+    run yet is held back by PreStartContainer or waits for its images. Nothing of it runs without
+    its networks, so it waits for the repair.
     """
     tried = state.tried.get(container)
     if tried is None or pod.phase != "Running" or pod.deleting:

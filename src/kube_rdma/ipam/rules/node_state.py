@@ -68,8 +68,8 @@ def load(
 ) -> NodeAddressState:
     """Return the state of a process that just read the journal, with all cool-downs restarted.
 
-    It has no holdings, and grants nothing before it has acquired the node lease and written the
-    blocks (agent.acquire_lease).
+    Its holdings have only what is in use, and are not confirmed. It grants nothing before it has
+    acquired the node lease and written the blocks (agent.acquire_lease).
     """
     kept = {r.container: dataclasses.replace(r, began=now) for r in records}
     cooldown_ends = {c: now + _cooldown(r) for c, r in kept.items() if r.live != r.allocations}
