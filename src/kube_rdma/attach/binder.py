@@ -226,7 +226,7 @@ class Binder(LateBinding):
     def cards(self) -> frozenset[CardId] | None:
         """Return the cards that are promised or bound; None if a record cannot be understood.
 
-        Resources with `bind: pool` are left out: each of their shares stands for all cards of the
+        Resources with `bind: pool` are left out. Each of their shares stands for all cards of the
         pool, so no pod has one of these for itself.
         """
         if self._records.foreign_names:

@@ -93,7 +93,7 @@ def granted(
 ) -> tuple[GrantedShare, ...]:
     """Return the shares that are held by claims, each once, with their present cards.
 
-    Raise Unavailable for one whose pool, or all of whose cards, are not on this node now: without
+    Raise Unavailable for one whose pool, or all of whose cards, are not on this node now. Without
     it a network would be attached to another card. Shares of a device plugin are left out.
     """
     booked = {(s.resource, s.share): s for claim in prepared for s in claim.shares}

@@ -113,8 +113,8 @@ def match_entries(
     """Return each entry with its network; raise Refused with all entries that cannot be met.
 
     `others` are further names of networks, one of which an entry may have misspelled. Without
-    `holding` the pod has no share: macvlan and ipvlan networks that name no card are left to the
-    CNI plugins of these names, which use the interface of the node's default route.
+    `holding` the pod has no share. Then macvlan and ipvlan networks that name no card are left to
+    the CNI plugins of these names, which use the interface of the node's default route.
     """
     by_name = {network.name: network for network in networks}
     faults: list[Refused] = []

@@ -98,10 +98,10 @@ def line(change: SurveyChange, at: datetime) -> str:
 def entry(change: SurveyChange, at: datetime) -> dict[str, object]:
     """Return a change as JSON values. Keys are stable.
 
-    ``time`` (ISO 8601 with offset), ``event`` (appeared, vanished, changed), ``kind`` (device,
-    port, gpu, node), ``subject`` (device name, PCI address of a GPU, or node), ``port`` or null,
-    ``what`` (a key of the document, null unless changed), ``before`` and ``after`` as the document
-    has them, null where there was nothing.
+    ``time`` is in ISO 8601 with offset; ``event`` is appeared, vanished or changed. ``kind`` is
+    device, port, gpu or node. ``subject`` is a device's name, a GPU's PCI address, or node.
+    ``port`` is a number, or null. ``what`` is a key of the document, null unless changed.
+    ``before`` and ``after`` are as the document has them, null where there was nothing.
     """
     return {
         "time": at.isoformat(timespec="milliseconds"),
