@@ -83,7 +83,10 @@ class ModeChanges:
         self._tell(staged)
 
     async def _holdings(self) -> tuple[Holding, ...] | None:
-        """Return the shares that pods hold by the kubelet, and those that it may have forgotten."""
+        """Return the shares that pods hold by the kubelet, and others that late binding knows.
+
+        Return None if they are unknown.
+        """
         holdings = await self._ask()
         try:
             return None if holdings is None else (*holdings, *await self._late.now.held())
@@ -175,7 +178,7 @@ class VirtualFunctions:
         self._task: asyncio.Task[None] | None = None
         self._records: Records[model.MadeFunctions] | None = None
         self._ours: set[PciAddress] | None = None  # None: not read yet
-        self._begun: set[PciAddress] = set()  # by an earlier life, that may not have ended it
+        self._begun: set[PciAddress] = set()  # by an earlier process, which may not have finished
         self._leaving: dict[model.SetFunctions, float] = {}  # since when
         self._gone_soon: frozenset[CardId] = frozenset()  # functions that are to go
         self._failed: dict[model.SetFunctions, float] = {}  # when to try again

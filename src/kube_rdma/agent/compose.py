@@ -1,7 +1,8 @@
 """Opens what the agent works with on a real node, as the command's options name it.
 
 What is missing is not an error but a smaller agent: each part that cannot be opened is logged once,
-with what it costs. Only the kubelet's folder of device plugins has to be there.
+with what it costs. Only the kubelet's folder of device plugins has to be there, and for --claims
+its plugins_registry.
 """
 
 from __future__ import annotations
@@ -263,7 +264,7 @@ def with_claims(
     """Return the dependencies with ResourceSlices and the driver of ResourceClaims.
 
     `works` returns whether the runtime gives containers the CDI devices that claims name, and why.
-    `plugins_registry` is the kubelet's folder, None where it is not there.
+    `plugins_registry` is the kubelet's folder; raise Refused if it is None, as it is not there.
     """
     # Few agents serve claims and need the memory.
     from kube_rdma.adapters.cni.shim_files import ClaimedNamespaces
@@ -401,7 +402,10 @@ def _networks(
 
 
 async def mode_warnings(cluster: Cluster, pod: PodState, spec: PoolSpec) -> tuple[str, ...]:
-    """Return sentences about what in a pod does not suit its pool's mode; raise KubeError."""
+    """Return sentences about parts of a pod that do not suit its pool's mode.
+
+    Raise KubeError if the pod cannot be read.
+    """
     # An agent starts without the capability admission, too.
     from kube_rdma.admission.cluster import whole_pod
     from kube_rdma.admission.rules.findings import of_mode
@@ -432,7 +436,9 @@ def _binder(
 
 
 async def _kubelet_version(nodes: Nodes, name: str, own: OwnAddresses) -> str | None:
-    """Return the kubelet's version; while unknown, the oldest that supports CDI devices.
+    """Return the kubelet's version, None without a Node object.
+
+    If the API server does not answer, it is the oldest that supports CDI devices.
 
     The Node's addresses are noted, too, before the first card is offered. Cards are served without
     the API server, and the meaning of shares must not depend on whether it answered at the start.

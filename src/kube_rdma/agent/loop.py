@@ -5,7 +5,7 @@
     kubelet ─ pod resources: who holds what ────┘
 
 Alone it is the whole device plugin of the SCC document: two mounts, no API server, no privilege.
-Whatever happens only wakes the loop; then everything is looked at again and every pool published
+Whatever happens only wakes the loop. Then everything is looked at again and every pool published
 again, and the kubelet hears of a pool only when it changed.
 """
 
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 PENDING_SECONDS = 2.0  # pods that a change of mode waits for; on an idle node it takes 5 s at most
 KEPT_SECONDS = 10.0  # pods that still have cards by a resource that is offered no more
 DEAF_SECONDS = 10.0  # what the kernel's events would say where they are unavailable
-FABRIC_SECONDS = 1.0  # an InfiniBand port's state: announced only to those who hold its verbs
+FABRIC_SECONDS = 1.0  # InfiniBand port states: only programs with the device open hear of them
 
 _NOT_SURE = "What this node is to offer is not known yet, or its virtual functions are being made."
 
@@ -136,9 +136,9 @@ def _cause(group: BaseExceptionGroup) -> KubeError | None:
 class AbsentCards:
     """The cards of which a part is missing on the node, and since when (pools/rules/absence).
 
-    Pods have a card by the kubelet from Allocate to their end, by late binding, and by the records
-    of attachments, which are on the disk before the first interface moves. `records` return the
-    cards of pods, None while they cannot be read.
+    Pods have a card from Allocate to their end by the kubelet, by late binding or by claims. They
+    have it by the records of attachments, which are on the disk before the first interface moves.
+    `records` return the cards of pods, None while they cannot be read.
     """
 
     def __init__(self, records: Sequence[Callable[[], frozenset[CardId] | None]]) -> None:
@@ -327,7 +327,10 @@ class _Plugin:
         return checks
 
     async def _wait(self, seconds: float | None) -> bool:
-        """Wait for a burst of changes (return True), `seconds`, or a new InfiniBand port state."""
+        """Wait for a burst of changes, `seconds`, or a new state of an InfiniBand port.
+
+        Return True for the burst, False for the others.
+        """
         clock = asyncio.get_running_loop().time
         end = None if seconds is None else clock() + seconds
         while True:
@@ -443,7 +446,7 @@ class _Plugin:
         return min(filter(None, waits), default=None)
 
     def _node_seen(self, node: NodeState) -> None:
-        """Handle a new state of the Node object: its mode label, its allocatable resources."""
+        """Handle a new state of the Node object: its addresses, labels, taints and allocatable."""
         wanted = self._desired.specs
         if self._needs.own.seen(node):
             self._changes.touch()
@@ -465,7 +468,7 @@ class _Plugin:
         self._changes.touch()
 
     def _doubt(self) -> None:
-        """Tell the writers of labels, taint and report that the offer is not yet as desired."""
+        """Tell the writers about this node that the offer is not yet as desired."""
         for keeper in self._needs.keepers:
             keeper.doubted()
 
@@ -519,7 +522,7 @@ class _Plugin:
     async def _uses(self, survey: Survey) -> Mapping[str, Use]:
         """Return how the node uses its interfaces.
 
-        The last answer while the kernel does not answer.
+        Return the last answer while the kernel gives none.
         """
         names = [netdev.name for one in survey.functions for netdev in one.netdevs]
         try:
@@ -582,7 +585,7 @@ class _Plugin:
             servers.log_cards(before, names, reported | left.keys())
 
     async def _number_rails(self, gathered: _Gathered, verdict: node_health.NodeVerdict) -> None:
-        """Report rails without a card: pools of addresses may have no range for others."""
+        """Number the rails of the offered cards, and report rails whose cards are missing."""
         rails, holdings = self._needs.rails, gathered.holdings
         offered = [card for pool in verdict.pools for card in pool.cards]
         idle = holdings is not None and not any(holding.shares for holding in holdings)

@@ -4,7 +4,7 @@
       eviction (a PodDisruptionBudget may say: not now) ─► Event
 
 A token of a node could end any pod of the cluster if agents evicted by themselves: admission sees
-no node in an eviction. So it is one pod of the cluster that may. Two at a time do no harm.
+no node in an eviction. So only the controller's pod may. Two controllers at a time do no harm.
 Namespaces and owners have turns, and a pod that was made for an evicted one waits.
 """
 
@@ -71,7 +71,10 @@ class Evictions:
             await asyncio.sleep(self._pace.every)
 
     async def round(self) -> int:
-        """Evict as many pods as one round may; return how many. Raise KubeError."""
+        """Evict as many pods as one round may; return how many.
+
+        Raise KubeError if the pods cannot be listed.
+        """
         now = self._pace.clock()
         pods = await self._restarts.pods()
         asked = [(pod, request) for pod in pods if (request := request_of(pod))]
@@ -92,7 +95,10 @@ class Evictions:
     async def _evict(
         self, pod: PodState, request: RestartRequest, about: About, fault: str
     ) -> bool:
-        """Evict a pod; return False if the API server refuses now, or the request has a `fault`."""
+        """Evict a pod; return False if the API server refuses now.
+
+        With a `fault` of handling the pod, only report that.
+        """
         if fault:
             return self._events.failed(about, fault)
         try:

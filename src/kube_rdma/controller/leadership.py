@@ -4,7 +4,7 @@
                                                   └─► cancelled, and ended, when that fails too long
 
 The work of a copy that lost the lead ends before another copy may take it; afterwards it stands for
-election again. A copy that is told to end gives the Lease back, so that nobody waits for it.
+election again. A copy that is asked to end gives the Lease back, so that nobody waits for it.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class Leadership:
         return record is not None and record.holder == self._identity
 
     async def _release(self) -> None:
-        """Give the Lease up, if this copy has it; stop trying soon."""
+        """Give the Lease up, if this copy has it; stop trying after FAREWELL_SECONDS."""
         if not self._is_mine:
             return
         with suppress(KubeError, TimeoutError):

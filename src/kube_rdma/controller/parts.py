@@ -5,8 +5,9 @@
                         policies, bandwidth checks, the end of a former webhook, labels of leaves,
                         names of addresses, the operator
 
-Opened by the command of the same name. A part that fails is begun anew, as a fresh object, while
-the others go on; all of them are cancelled when the lead is lost, or the program is asked to end.
+The command `kube-rdma controller` runs them. A part that fails is begun anew, as a fresh object,
+while the others go on. The parts of the leader are cancelled when the lead is lost, all parts when
+the program is asked to end.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 class WebhookService(msgspec.Struct, frozen=True):
-    """The Service that a webhook configuration names; empty if it has a URL."""
+    """The Service that a webhook names; one with a URL has none."""
 
     namespace: str = ""
     name: str = ""
@@ -68,7 +68,7 @@ WEBHOOK_CONFIGURATIONS: tuple[ObjectKind[tuple[Webhook, ...], None], ...] = tupl
 class Retirement(Frozen):
     """The removal of one DaemonSet.
 
-    Needs the verbs get and delete of DaemonSets, list and watch of pods.
+    It needs the verbs get and delete of DaemonSets, list and watch of pods.
     """
 
     cluster: Cluster
@@ -76,7 +76,7 @@ class Retirement(Frozen):
     daemon_set: str
 
     async def run(self, *, force: bool = False) -> None:
-        """Delete the DaemonSet and wait until its pods are gone; nothing to do if it is.
+        """Delete the DaemonSet and wait until its pods are gone; do nothing if there is none.
 
         Raise Refused while pods of the cluster need the agents, unless `force`.
         """
@@ -111,7 +111,7 @@ class Retirement(Frozen):
 async def retire_drivers(cluster: Cluster, namespace: str) -> None:
     """Raise Refused while drivers of a policy run in the namespace.
 
-    Needs the verb list of DaemonSets and pods.
+    It needs the verb list of DaemonSets and pods.
     """
     names = f"{ComponentName.DRIVER},{ComponentName.PEER_DRIVER}"
     where = Where(namespace=namespace, labels=f"{COMPONENT_LABEL} in ({names})")
@@ -125,9 +125,9 @@ async def retire_drivers(cluster: Cluster, namespace: str) -> None:
 async def retire_webhook(cluster: Cluster, namespace: str, fullname: str = "") -> None:
     """Delete the webhook configurations that an earlier version of this installation left.
 
-    Its Secret is owned by one of them, so Kubernetes deletes it too. Needs the verbs get and delete
-    of both by name, which the roles of an older chart do not have: then the log says so. Another
-    installation's of the same name stay.
+    Its Secret is owned by one of them, so Kubernetes deletes it too. It needs the verbs get and
+    delete of both by name. The roles of an older chart do not have these: then the log says so.
+    Another installation's of the same name stay.
     """
     name = f"{fullname}.{FORMER_WEBHOOK}" if fullname else FORMER_WEBHOOK
     ours = WebhookService(namespace, f"{fullname or 'kube-rdma'}-admission")

@@ -5,9 +5,9 @@
     kubelet: who holds what ─┐
     kernel: counters ────────┴ metrics/rules ─► series ─► adapters/metrics/exposition
 
-Every scrape is read anew, so a series ends with its device; whoever asks within a second of another
-gets the same answer, so no client can keep a core busy. Reading is a thread's of its own: a card
-that does not answer holds up the next scrape and nothing else.
+Every scrape is read anew, so a series ends with its device. Whoever asks within a second of another
+gets the same answer, so no client can keep a core busy. A thread of its own reads: a card that does
+not answer holds up the next scrape and nothing else.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Offered(Frozen):
 
 
 class Exporter:
-    """Collects the metrics of one agent; its `parts` are the tasks that serve them."""
+    """The collector of one agent's metrics; its `parts` are the tasks that serve them."""
 
     def __init__(self, site: MetricsSite, sources: MetricsSources) -> None:
         self._site, self._sources = site, sources
@@ -148,7 +148,10 @@ class Exporter:
             await server.close()
 
     async def answer(self) -> bytes:
-        """Return the text for a scrape over the network; raise Unavailable for a late reading."""
+        """Return the text for a scrape over the network.
+
+        Raise Unavailable if the counters are not read within READING_SECONDS.
+        """
         return (await self._scraped(pods=self._site.pods))[1]
 
     async def _whole(self) -> tuple[float, bytes]:
@@ -175,7 +178,7 @@ class Exporter:
             ) from None
 
     def _text(self, scrape: _Scrape, *, pods: bool) -> tuple[float, bytes]:
-        """Read all counters and return their time and the text of the metrics; runs in a thread.
+        """Read all counters, in a thread; return their time and the text of the metrics.
 
         The library for the text is only imported when somebody asks.
         """

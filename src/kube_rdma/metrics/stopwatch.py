@@ -1,7 +1,7 @@
 """Durations of the agent's acts: counted where they happen, read at a scrape.
 
-The programs that attach networks and bind devices have one and need not know whether anybody asks:
-counting costs some microseconds and no memory that grows.
+The programs that attach networks and bind devices have one and need not know whether anybody asks.
+Counting costs some microseconds and no memory that grows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 6
 
 
 class Stopwatch:
-    """Measures durations into histograms. Each thread, and each event loop, has its own."""
+    """A stopwatch of blocks, with histograms. Each thread, and each event loop, has its own."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

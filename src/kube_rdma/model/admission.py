@@ -105,7 +105,7 @@ class PodTemplate(NamespacedName):
     # completed by Cello.
     blocks: tuple[NetworkAsk, ...] | None = None
     faults: tuple[Finding, ...] = ()  # that kube-rdma cannot read in an annotation
-    whole: bool = True  # nothing is added before it is made, as to parts of one in other kinds
+    whole: bool = True  # False: a program adds more to it, as to parts of pods in other kinds
     runtime_class: str = ""  # empty for the usual
     claims: tuple[PodClaim, ...] = ()
     host_ipc: bool = False
@@ -176,10 +176,10 @@ class AdmissionSettings(Frozen):
     """The settings of an administrator for the admission rules.
 
     A resource that ends in ``/*`` stands for all with this prefix. Besides `shares` every resource
-    that the facts name is one (admission/rules/shares). mGPU is VKE's share of a GPU: its resources
-    are those of Volcengine's scheduler for it, in limits of the pod. vePFS is Volcengine's parallel
-    file system: its CSI driver is vepfs.csi.volcengine.com; a cluster's own storage classes and
-    folders of hosts can be added.
+    that the facts name is one (admission/rules/shares). VKE's share of a GPU is mGPU: its resources
+    are those of Volcengine's scheduler for it, in limits of the pod. Volcengine's parallel file
+    system is vePFS, with the CSI driver vepfs.csi.volcengine.com. A cluster's own storage classes
+    and folders of hosts can be added.
     """
 
     shares: tuple[str, ...] = ("rdma/*", "vke.volcengine.com/rdma")

@@ -1,9 +1,9 @@
 """Defines what a share can stand for: a card, that is one network function with its RDMA devices.
 
 A Device is what verbs open; a Card is what a scheduler gives away. They differ where one function
-carries several devices, where a function has none yet (a virtual function on which Soft-RoCE is
-made later) and where the devices are out of sight because the card sits inside a pod.
-pools/rules/selection makes Cards out of a Survey.
+carries several devices, or has none yet, such as a virtual function on which Soft-RoCE is made
+later. They also differ where the devices are out of sight because the card sits inside a pod. The
+module pools/rules/selection makes Cards out of a Survey.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from kube_base.frozen import Frozen, field
 from kube_rdma.model.device import Device, PciAddress, PciPosition
 
 CardId = NewType("CardId", str)
-"""What outlives renames, moves between namespaces and reboots.
+"""The id of a card, which outlives renames, moves between namespaces and reboots.
 
-The PCI address, else the auxiliary device, else ``<link>@<netdev>`` of a soft device without a
-function below it.
+It is the auxiliary device (of a sub-function), else the PCI address, else ``<link>@<netdev>`` of a
+soft device without a function below it. A long one is cut (pools/rules/selection).
 """
 
 USER_SPACE = frozenset({"vfio-pci", "uio_pci_generic", "igb_uio"})
@@ -106,7 +106,7 @@ class Function(Frozen):
 
 
 class Card(Frozen):
-    """A card: a PCI function with its RDMA devices.
+    """A card: a PCI function, a sub-function or a soft device, with its RDMA devices.
 
     `reasons` is empty exactly when it can be given to a pod now.
     """

@@ -1,7 +1,7 @@
 """Defines an RDMA device as the kernel shows it: the noun that the whole system is about.
 
-Facts only. pools/rules/discovery decides whether a device can be used, and why not. Terms follow
-the kernel's RDMA core (include/rdma/ib_verbs.h) and the InfiniBand specification.
+It holds facts only; pools/rules/discovery decides whether a device can be used, and why not. Terms
+follow the kernel's RDMA core (include/rdma/ib_verbs.h) and the InfiniBand specification.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The evidence of `kube-rdma doctor` and its diagnosis: one node, one pod, or all nodes.
 
-doctor/evidence collects an Observation, doctor/rules maps it to Findings, doctor/views
-shows them. Every part may be missing: a doctor without a right sees less and says so. An
-Observation is the whole of a support bundle, so its field names are a format, and no file is copied
-whole: nobody's secret comes along.
+doctor/evidence collects an Observation, doctor/rules maps it to Findings, doctor/views shows them.
+Every part may be missing: a doctor without a right sees less and says so. An Observation is the
+whole of a support bundle, so its field names are a format. No file is copied whole, so nobody's
+secret comes along.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class ObservedFlowControl(Frozen):
 
     interface: str
     pfc: tuple[int, ...] | None = None  # None, as of ecn: the driver does not tell
-    trust: str = ""  # the field of a packet that makes its priority: dscp, pcp; "" is not told
+    trust: str = ""  # the field of a packet that makes its priority: dscp, pcp; "" is unknown
     ecn: tuple[int, ...] | None = None
 
 

@@ -27,8 +27,8 @@ class ElectionTiming(Frozen):
 
     A leader that could not renew for `deadline` stops before `duration` is over. What is left
     between them is for its work to end. The defaults outlast an API server that is away or slow for
-    most of a minute. client-go's (15, 10, 2) made two copies on busy nodes take the lead from each
-    other again and again (decision 0013). OpenShift has 137, 107 and 26.
+    most of a minute. Those of client-go (15, 10, 2) made two copies on busy nodes take the lead
+    from each other again and again (decision 0013). OpenShift has 137, 107 and 26.
     """
 
     duration: float = 60.0

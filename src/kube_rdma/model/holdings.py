@@ -1,7 +1,7 @@
 """Defines who holds which shares, as the kubelet knows it.
 
-adapters/kubelet reads it from the pod resources API, and from the kubelet's own record on the
-disk; it joins a share to the pod that Allocate does not name.
+adapters/kubelet reads it from the pod resources API, and from the kubelet's own record on the disk.
+It tells the pod of a share, which Allocate does not name.
 """
 
 from __future__ import annotations

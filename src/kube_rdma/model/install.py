@@ -4,8 +4,8 @@
     install/dashboards, definitions, install/rules/pod_policies ────┴─► parts ─┬─► kube-rdma render
                                                                                └─► chart (tools)
 
-A blueprint is a Kubernetes object as Python has JSON, in which values may be holes. install/rules
-puts values into the holes; kube_rdma_tools/chart_templates writes the same holes as Helm's
+A blueprint is a Kubernetes object as Python has JSON, in which values may be holes. The rules of
+install put values into the holes; kube_rdma_tools/chart_templates writes the same holes as Helm's
 templates. So the two cannot differ, and whoever changes an object changes it in one place.
 """
 
@@ -45,7 +45,8 @@ class Hole(Frozen):
 
 NAMESPACE = Hole("namespace.name")
 OWN_NAMES = Hole("platform.own")
-"""What names of the cluster begin with where a release has its own, with a dot behind it."""
+"""The prefix of names of the cluster, with a dot at its end, where a release has names of its own.
+"""
 
 
 class Joined(Frozen):

@@ -248,8 +248,8 @@ class Timing(Frozen):
     contact: float = 600.0  # T: how long a node allocates after the start of its last renewal
     margin: float = 60.0  # what reclaiming waits beyond T
     patience: float = 5.0  # how long a request waits for addresses that others give back
-    recall: float = 60.0  # how long a node acquires nothing after a rollback of the store
-    sight: float = 60.0  # how long a node sees others' blocks after it lacked addresses
+    recall: float = 60.0  # how long a node acquires nothing after etcd was restored to earlier data
+    sight: float = 60.0  # how long a node watches others' blocks after it lacked addresses
 
     @property
     def silence(self) -> float:

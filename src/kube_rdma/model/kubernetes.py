@@ -1,4 +1,4 @@
-"""Defines nodes and pods as the API server knows them, and common parts of statuses.
+"""Defines nodes and pods as the API server knows them, parts of statuses, and quantities.
 
 adapters/cluster reads them, programs compare them with what the kernel and the kubelet say.
 """
@@ -50,7 +50,8 @@ class Toleration(Frozen):
     def covers(self, key: str, value: str, effect: str) -> bool:
         """Return whether the toleration matches a taint; with an unknown operator it matches none.
 
-        As ToleratesTaint (k8s.io/api core/v1/toleration.go), and of devices devicetoleration.go.
+        It matches as ToleratesTaint does (k8s.io/api core/v1/toleration.go), of devices as
+        devicetoleration.go does.
         """
         equal = self.operator in ("", "Equal") and self.value == value
         fits = self.effect in ("", effect) and self.key in ("", key)
@@ -236,7 +237,10 @@ _SUFFIXES |= {f"{suffix}i": Fraction(1024) ** (n + 1) for n, suffix in enumerate
 
 
 def quantity(text: str) -> Fraction:
-    """Return the value of a quantity: 1k is 1000, 500m one half; ValueError for another text."""
+    """Return the value of a quantity: 1k is 1000, 500m one half.
+
+    Raise ValueError for another text.
+    """
     match = _QUANTITY.fullmatch(text) if len(text) <= _MOST_SIGNS else None
     if not match or not any(c.isdigit() for c in match[1]):
         raise ValueError(f"not a quantity: {text!r:.80}")

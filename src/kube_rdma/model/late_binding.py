@@ -1,8 +1,8 @@
 """Defines what is promised at Allocate and bound when a pod's network is attached.
 
 The kubelet asks for a container's devices before the pod has a network, so Allocate only names a
-CDI device (Promise); what that name stands for is written later (Binding) and looked up by the
-runtime when it creates the container (docs/decisions/0009). Both are journalled.
+CDI device (Promise). The meaning of that name is written later (Binding), and the runtime looks it
+up when it creates the container (docs/decisions/0009). Both are journalled.
 attach/rules/late_binding decides about them, adapters/runtime writes the CDI files.
 """
 
@@ -32,10 +32,10 @@ SETTINGS_KIND = "kube-rdma.io/settings"
 
 
 def cdi_name(shares: tuple[ShareId, ...], nonce: Nonce) -> str:
-    """Return the qualified name of the CDI device of an Allocate call, after its first share.
+    """Return the qualified name of the CDI device of an Allocate call, named after its first share.
 
-    A device name begins and ends with a letter or digit and has ``_ - . :`` inside (CDI SPEC.md);
-    other characters of the share, as the @ of a soft device, become ``_``.
+    A device name begins and ends with a letter or digit and has ``_ - . :`` inside (CDI SPEC.md).
+    Other characters of the share, as the @ of a soft device, become ``_``.
     """
     share = re.sub(r"[^A-Za-z0-9_.:-]", "_", shares[0]).lstrip("_.:-")
     return f"{CDI_KIND}={share}-{nonce}" if share else f"{CDI_KIND}={nonce}"
@@ -80,7 +80,7 @@ class Binding(Frozen):
     nonce: Nonce
     container: ContainerId
     pod: PodName
-    uid: str  # of the pod; "" where nobody told it: pod resources do not
+    uid: str  # of the pod; "" if unknown: pod resources do not have it
     netns: str  # path of the network namespace; "" where the pod has no network of kube-rdma
     resource: str
     shares: tuple[ShareId, ...]
@@ -176,7 +176,7 @@ class PodSandbox(Frozen):
 
     container: ContainerId
     pod: PodName
-    uid: str  # as the kubelet told it: that of a static pod is another one in the API
+    uid: str  # as the kubelet gave it: a static pod has another one in the API
     ready: bool
     created: int = 0
 

@@ -1,8 +1,8 @@
 """Defines what a node offers and what a container got of it: PoolSpec, Pool, Offer, Grant.
 
-These values cross between packages: pools/documents makes a PoolSpec out of a document,
-pools/rules/pools meets it with the node's cards, adapters/kubelet sends the Offer of the Pool,
-pools/rules/allocation answers with a Grant.
+These values cross between packages. First pools/documents makes a PoolSpec out of a document, then
+pools/rules/pools makes a Pool of it with the node's cards. At last adapters/kubelet sends the Offer
+of the Pool, and pools/rules/allocation answers with a Grant.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LinkState(StrEnum):
 class FunctionSettings(Frozen):
     """The settings of a virtual function, made through its physical one.
 
-    None: not to be changed, or not read.
+    A field that is None is not to be changed, or was not read.
     """
 
     mac: str | None = None  # the administrative one; all zeros where none is set
@@ -73,8 +73,8 @@ FunctionReports = tuple[tuple[FunctionPlace, FunctionSettings], ...]
 class SetFunction(Frozen):
     """Set up a virtual function through its physical one, which stays on the node.
 
-    `previous` has the same fields as `wanted`, as they were before. Done when the physical function
-    tells what is wanted. The link of the function may be on the node or in the pod.
+    `previous` has the same fields as `wanted`, as they were before. It is done when the physical
+    function reports what is wanted. The link of the function may be on the node or in the pod.
     """
 
     place: FunctionPlace
@@ -85,7 +85,7 @@ class SetFunction(Frozen):
 class ResetFunction(Frozen):
     """Give a virtual function its previous settings back.
 
-    Nothing to do where the physical function has none of this number: settings go with it.
+    It changes nothing if the physical function has none of this number: settings go with it.
     """
 
     place: FunctionPlace
@@ -95,11 +95,11 @@ class ResetFunction(Frozen):
 class RebindFunction(Frozen):
     """Bind the driver of a virtual function anew, so that it takes the GUIDs that it was given.
 
-    Its RDMA device and its link, wherever they are, end with the binding and are made anew on the
-    node, with another name and index; whoever wants them finds them by `pci`. Done when the RDMA
-    device has the node GUID `guid`. Undone by the same with the `previous` GUID, all ones for
-    none, after ResetFunction and before GiveBackLink; then it is done only when the RDMA device is
-    on the node too.
+    Its RDMA device and its link, wherever they are, end with the binding. They are made anew on the
+    node, with another name and index, and found by `pci`. It is done when the RDMA device has the
+    node GUID `guid`. It is undone by the same with the `previous` GUID, all ones for none, after
+    ResetFunction and before GiveBackLink. The undoing is done only when the RDMA device is on the
+    node too.
     """
 
     pci: PciAddress
@@ -120,7 +120,7 @@ class RailRecord(Frozen):
     """
 
     functions: tuple[CardId, ...] = ()
-    # Entries of a policy's list, each with the card that had the name when it was last here.
+    # Entries of the configured list, each with the card that had the name when it was last here.
     names: tuple[tuple[str, CardId], ...] = ()
     guids: tuple[tuple[CardId, str], ...] = ()  # node GUIDs, which find a card at another address
     places: tuple[tuple[CardId, CardId], ...] = ()  # address now, name; where the two differ
@@ -237,7 +237,7 @@ class Variables(StrEnum):
 
 
 class FunctionRange(Frozen):
-    """Virtual functions of a physical one, as ``ens2f0#0,2-7``.
+    """Virtual functions, or sub-functions, of a physical function, as ``ens2f0#0,2-7``.
 
     `parent` is the interface or the PCI address of the physical function. `indexes` are ranges with
     both ends included; without any, the physical function and all its virtual ones are meant.
@@ -330,7 +330,7 @@ class Share(Frozen):
 
 
 class Pool(Frozen, dict=True):
-    """A pool as it is on the node: the spec with the shares and cards that it has, sorted by id."""
+    """A pool as it is on the node: the spec, its cards, sorted by id, and their shares in order."""
 
     spec: PoolSpec
     shares: tuple[Share, ...]
@@ -393,9 +393,9 @@ class DeviceInfo(Frozen):
 class FunctionsSpec(Frozen):
     """The number of virtual functions for each physical one that any selector chooses.
 
-    `autoprobe`: the kernel binds a driver to each new one. `force`: also where the node's default
-    route leads through the card, and in place of functions that somebody else made or set up.
-    `source` is its place in the document, for messages.
+    `autoprobe`: the kernel binds a driver to each new one. `force`: also where the node is reached
+    through the card, and in place of functions that somebody else made or set up. `source` is its
+    place in the document, for messages.
     """
 
     selectors: tuple[Selector, ...]
@@ -430,7 +430,7 @@ class FunctionsPlan(Frozen):
     waits: tuple[str, ...] = ()  # sentences about what cannot be done yet
     refusals: tuple[Refused, ...] = ()  # what a person has to change
     kept: tuple[PciAddress, ...] = ()  # physical functions that have what was asked for
-    waiting: tuple[tuple[str, str], ...] = ()  # source of the spec and those `waits` that end
+    waiting: tuple[tuple[str, str], ...] = ()  # a spec's source and one of `waits` that can end
 
 
 class MadeFunctions(Frozen):

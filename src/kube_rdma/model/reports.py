@@ -1,9 +1,9 @@
 """What one node says of itself, what is read of a whole cluster, and the grid of its cards.
 
-reports/rules/node_report makes a NodeReport of each look of the agent, reports/node_report makes it
-the status of an object: lists and texts have an end there, so an object has one too, and columns of
-kubectl, which show one value each, have texts of their own. reports/gather reads ClusterFacts, and
-reports/rules/cluster judges them.
+First reports/rules/node_report makes a NodeReport of each survey of the agent, then
+reports/node_report makes it the status of an object. Lists and texts have a limit there, so an
+object has one too. Columns of kubectl, which show one value each, have texts of their own. The
+facts of a cluster come from reports/gather, and reports/rules/cluster judges them.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class ReportedCard(kubernetes.SparsePart):
 
 
 class ReportedPool(kubernetes.SparsePart):
-    """A resource as the kubelet is told of it."""
+    """A resource as the agent offers it to the kubelet."""
 
     resource: kubernetes.Word
     """resource is the resource name that pods ask for. Example: rdma/hca."""
@@ -181,7 +181,7 @@ class PendingMode(kubernetes.SparsePart):
 
 
 class NodeReport(kubernetes.SparsePart):
-    """The last look of a node's agent."""
+    """The report of a node's agent on its last survey."""
 
     version: kubernetes.Word = field(name="agentVersion")
     """agentVersion is the version of kube-rdma that the agent of the node has. Example: 0.1.0."""
@@ -232,7 +232,7 @@ class NodeReport(kubernetes.SparsePart):
 
     @property
     def left_out(self) -> tuple[ReportedCard, ...]:
-        """Return the cards that are in no pool and have reasons why they cannot be used."""
+        """Return usable cards in no pool that a selector was probably meant to name."""
         return tuple(c for c in self.cards if c.reasons and not (c.resources or c.gone))
 
     @property
@@ -316,7 +316,7 @@ class NodeReportObject(kubernetes.StatusPart):
 
 # A cluster at one moment, as its API server tells it.
 
-# Without these nothing can be told of a cluster's health.
+# Without these nothing can be said of a cluster's health.
 _ESSENTIAL = frozenset(
     {"nodes", "DaemonSets and Deployments", "pods of agents and controllers", "NodeReport"}
 )

@@ -1,8 +1,8 @@
 """Defines what an administrator says that programs on a fabric should use, and topology facts.
 
-The profile is a part of a pool (model/pools), for a pool's cards are ports of one fabric.
-pools/documents/node_policy reads it, attach/rules/settings writes it for the containers that hold
-shares.
+The profile is a part of a pool (model/pools), for a pool's cards are ports of one fabric. The
+module pools/documents/node_policy reads it, attach/rules/settings writes it for the containers that
+hold shares.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Fault(Frozen):
 
 
 class Survey(Frozen):
-    """The RDMA devices of a node at one moment, sorted by name."""
+    """The RDMA devices (sorted by name), GPUs and network functions of a node at one moment."""
 
     devices: tuple[Device, ...]
     rdma_cm: CharDevice | None  # one for the node, not per device

@@ -1,8 +1,8 @@
 """The proof that pods reach each other by RDMA, as values: what is run, with whom, and the figures.
 
-`kube-rdma verify pods`, `verify nodes` and BandwidthChecks run perftest from pod to pod.
-verify/rules makes rounds, command lines and verdicts out of these, verify/pairs runs them,
-verify/views shows them.
+`kube-rdma verify pods`, `verify nodes` and BandwidthChecks run perftest from pod to pod. The rules
+of verify make rounds, command lines and verdicts out of these, verify/pairs runs them, verify/views
+shows them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class PodDevice(Frozen):
     name: str
     port: int = 1
     gid_index: int | None = None  # None where programs need none (InfiniBand)
-    address: str | None = None  # of its interface; None if nobody told
+    address: str | None = None  # of its interface; None if unknown
     gbps: float | None = None  # the line rate; None of soft devices, which have none
 
 
@@ -192,7 +192,7 @@ class PairProof(Frozen):
 
     @property
     def is_well(self) -> bool:
-        """Return whether all pairs were measured and all figures are good."""
+        """Return whether nobody is missing, all pairs were measured and all figures are good."""
         is_whole = not self.unmeasured and not self.interrupted
         return self.holds and is_whole and not self.unseen
 
@@ -420,7 +420,8 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
     def figures_generation(self) -> int | None:
         """Return the generation of the spec that was measured last, None if unknown.
 
-        The controller of the previous release only tells it while its last run is the one seen.
+        A status of the previous release has no measuredGeneration: then it is known only if the
+        last run has figures.
         """
         if self.measured_generation is None and self.state in ("Well", "NotWell"):
             return self.observed_generation

@@ -1,7 +1,7 @@
 """Reads and writes of the operator: progress and documents of its parts, pods that use drivers.
 
-DaemonSets are written as whole documents of operator/rules by server-side apply, and read as
-documents too: whether one differs is a matter of all its fields.
+DaemonSets are written as whole documents of operator/rules by server-side apply. They are read as
+documents too, for whether one differs is a matter of all its fields.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def using_pods(
     """Return each unfinished pod on a node: the node's name, its resources, and its identity.
 
     Pods that `drain` leaves alone stay. A pod that the selector `wait_for` chooses stays and has
-    the resource ``""``. Needs the verb list of pods; Refused for a selector that is none.
+    the resource ``""``. It needs the verb list of pods. Raise Refused for an invalid selector.
     """
     pods = await cluster.list(kinds.FULL_POD)
     drained = await _chosen(cluster, drain.selector) if drain and drain.selector else None
@@ -197,7 +197,7 @@ _NAMES = ("mellanox.com", "v1alpha1", "NicClusterPolicy", "nicclusterpolicies")
 _STATUS = ObjectCodec.of(nic_cluster_policy.NicClusterPolicyStatus)
 NIC_CLUSTER_POLICY = ObjectKind(*_NAMES, True, spec=ObjectCodec(_text), status=_STATUS)
 NIC_CLUSTER_POLICY_OF_CLUSTER = replace(NIC_CLUSTER_POLICY, namespaced=False)
-# For who asks how policies are: a spec that is garbled is named in the status.
+# For readers of statuses alone: the status names a garbled spec.
 NIC_CLUSTER_POLICY_STATUS = NIC_CLUSTER_POLICY.read_as(NOTHING, NIC_CLUSTER_POLICY.status)
 
 

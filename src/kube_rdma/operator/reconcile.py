@@ -184,7 +184,10 @@ class Operator:
     async def _upgrade(
         self, policy: ClusterPolicy | None, stored: StoredPolicy | None, now: datetime
     ) -> upgrades.UpgradeOutcome:
-        """Take the next steps of changing drivers, and tell of them in Events."""
+        """Take the next steps of changing drivers, and record them as Events.
+
+        Without a policy also delete the DaemonSets of drivers that no node needs any more.
+        """
         nodes, drivers = tuple(self._nodes.values.values()), self._drivers()
         upgraded = await self._upgrades.look(policy, nodes, drivers, self._pods.values, now)
         about = About.of(NIC_CLUSTER_POLICY, stored) if stored else None
@@ -304,8 +307,8 @@ class Operator:
 def _has_status(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus) -> bool:
     """Return whether a policy already has this status, as far as its definition can hold it.
 
-    The API server drops what a definition does not have: NVIDIA's have no observedGeneration, those
-    before 26.7 no conditions, and those before 24.7 no messages of parts.
+    The API server drops fields that a definition does not have. NVIDIA's definitions have no
+    observedGeneration, those before 26.7 no conditions, and those before 24.7 no messages of parts.
     """
     unobserved = replace(new, observed_generation=NOT_OBSERVED)
     bare = replace(unobserved, conditions=())
@@ -314,7 +317,7 @@ def _has_status(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus)
 
 
 def _daemon_set(stored: Stored[Any, Any]) -> Stored[Any, Any]:
-    """Return a DaemonSet; raise early for one of a driver that is unusable."""
+    """Return a DaemonSet; raise at once for one of a driver that the rules cannot read."""
     if _is_driver(stored):
         upgrades.is_used(stored, (), {})
     return stored

@@ -49,7 +49,7 @@ class UpgradeOutcome(Frozen):
 
 
 class Upgrades:
-    """Changes drivers on the nodes of one cluster, step by step."""
+    """The changes of drivers on the nodes of one cluster, step by step."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -187,7 +187,7 @@ def ready_marks(
 ) -> Mapping[str, Mapping[str, str | None]]:
     """Return the changes of the label by which device plugins wait for a node's driver, by node.
 
-    A node that has a device plugin keeps it, whatever becomes of its driver.
+    A node on which a device plugin runs gets the label too, whatever becomes of its driver.
     """
     if policy.driver is None:
         return {}
@@ -248,7 +248,10 @@ def _seen(
     pods: PodsByName,
     now: datetime,
 ) -> list[operator.UpgradeNode]:
-    """Return the nodes with their drivers' pods; holders of shares are not looked up yet."""
+    """Return the nodes that have or want drivers, and those closed for one.
+
+    Holders of shares are not looked up yet.
+    """
     by_node: dict[str, list[tuple[Stored[Any, Any], FullPod]]] = {}
     for stored in daemon_sets:
         for pod in pods_of(stored, pods):

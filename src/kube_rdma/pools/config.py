@@ -1,9 +1,9 @@
 """Reads and follows configurations of pools: a file, policies of the cluster, labels of the node.
 
 `kube-rdma config check` reads any file with it, so that a configuration that passes the check is
-one that the agent takes. ConfigSource feeds agent/loop. Each source can change at any time and no
-change may cost anything that is served: a document that is not understood is reported once, in
-full, and the last good one stays.
+one that the agent takes. ConfigSource feeds agent/loop. Each source can change at any time. A
+document that is not understood is reported once, in full, and the last good one stays, so nothing
+that is served is lost.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def parse_config(data: bytes, source: str) -> Config:
 
 
 def judged(config: Config) -> Config:
-    """Return the configuration with warnings added; raise Refused for contradictory specs."""
+    """Return the configuration with warnings added; raise Refused if no node can carry it out."""
     faults = (
         *pools.faults(config.pools),
         *function_faults(config.functions),
@@ -59,7 +59,7 @@ def judged(config: Config) -> Config:
 
 
 class ConfigSource:
-    """The pools that a node is to have, merged from its file, NodePolicies and labels."""
+    """The pools, functions and rails of a node, merged from its file, NodePolicies and labels."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ConfigSource:
         self._claims = claims  # this agent can serve claims
         self._serving: Serving | None = None  # what the node's label says, None: not known yet
         self._path = path
-        self._changed = changed  # called when the wanted pools became others
+        self._changed = changed  # called when what is wanted has changed, or a refusal
         self._refused = refused  # called with each new refusal, for the node's events
         self._file = Config(())
         self._of_label: tuple[PoolSpec, ...] = ()
@@ -88,8 +88,8 @@ class ConfigSource:
     def specs(self) -> tuple[PoolSpec, ...]:
         """Return all wanted pools; of a resource the file's, else the policies', else the label's.
 
-        An agent that can serve claims offers no device plugin shares before it has read the node's
-        label.
+        An agent that can serve claims lets claims serve pools without `serve` until it has read the
+        node's label.
         """
         wanted: dict[str, PoolSpec] = {}
         for spec in (*self._file.pools, *self._of_cluster.pools, *self._of_label):
@@ -125,7 +125,7 @@ class ConfigSource:
         return self._file.rescan or None
 
     def read(self) -> None:
-        """Read the configuration file for the first time; raise Refused if it is invalid."""
+        """Read the configuration file for the first time; raise Refused as read_config does."""
         if self._path:
             self._take(read_config(self._path))
 
@@ -133,7 +133,7 @@ class ConfigSource:
         """Read the configuration file again whenever it changes, until cancelled."""
         if self._path is None:
             return
-        # Of Linux, and `config check` runs on any system.
+        # inotify is of Linux alone, and `config check` runs on any system.
         from kube_rdma.adapters.inotify import watching_file
 
         with watching_file(self._path) as changes:
@@ -154,7 +154,7 @@ class ConfigSource:
             self._changed()
 
     def policies(self, specs: NodeSpecs, refusals: tuple[Refused, ...]) -> None:
-        """Update the pools that the cluster's NodePolicies ask for, and list refused policies."""
+        """Update what the cluster's NodePolicies ask for, and list the refused policies."""
         for error in refusals:
             self._refuse(f"policy {error.where}", error)
         standing = {f"policy {error.where}" for error in refusals}
@@ -197,7 +197,7 @@ class ConfigSource:
             log.warning("configuration warning", file=str(self._path), warning=warning)
 
     def _refuse_unserved(self) -> None:
-        """Record a refusal of pools to be served by claims, where this agent serves none."""
+        """Record or withdraw a refusal of pools for claims, where this agent serves none."""
         specs = () if self._claims else self.specs
         lost = [spec for spec in specs if spec.serve is Serving.CLAIMS]
         if not lost:

@@ -1,4 +1,4 @@
-"""Defines the kind NodePolicy as agents follow it; cluster.py has what the controller sees.
+"""Defines the kind NodePolicy as agents follow it; reports/cluster reads its status too.
 
 The spec is kept as bytes, for messages about faults need the object's name.
 """

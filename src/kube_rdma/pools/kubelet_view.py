@@ -1,9 +1,9 @@
 """Asks the kubelet about this node: who holds which shares, near to which GPUs, and what it lacks.
 
-A card in a pod is not gone and a change of mode has to wait for pods, so the agent's loop asks who
-holds what. The kubelet loses offers, as its issues tell, and then a node shows no cards until
-somebody restarts the plugin; so a list that differs is sent again, then registered again. The
-kubelet reports no pods when it has just started, so its own record completes its answers.
+A card in a pod is not gone, and a change of mode has to wait for pods. So the agent's loop asks who
+holds what. The kubelet loses offers, as its issues tell, and then a node shows no cards until the
+plugin is restarted. So a list that differs is sent again, then registered again. The kubelet
+reports no pods when it has just started, so its own record completes its answers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kube_rdma.pools.servers import ResourceServers
 COMPARE_SECONDS = 300.0  # only a fault of the kubelet makes lists differ
 DOUBT_SECONDS = 5.0  # while something differs
 ADMISSION_SECONDS = 1.0  # after an Allocate, until the pod is among the kubelet's active ones
-LATER_SECONDS = (2.0, 5.0, 15.0, 60.0)  # until its claims are prepared, while others have to be
+LATER_SECONDS = (2.0, 5.0, 15.0, 60.0)  # further waits, for claims that are not prepared yet
 
 Container = tuple[str, str, str]  # namespace, pod, container
 
@@ -47,7 +47,8 @@ log = structlog.get_logger()
 class KubeletRecord:
     """The kubelet's checkpoint on the disk, which completes its answers just after its start.
 
-    `read` reads the record, blocks and raises Unavailable; `pods` are those of this node.
+    `read` returns the record; it blocks, and raises Unavailable if it cannot read it. `pods`
+    returns this node's pods, or raises KubeError.
     """
 
     def __init__(
@@ -79,8 +80,8 @@ class KubeletRecord:
     ) -> tuple[model.Holding, ...]:
         """Return the kubelet's shares, with recorded ones of running pods that its answer lacks.
 
-        The record has to be older than the answer. Raise KubeError when the running pods are
-        unknown.
+        The record has to be older than the answer. Raise KubeError if the running pods cannot be
+        read.
         """
         if not answer.pods:  # it has just started: the mirror of a static pod may have come late
             self._ended = frozenset()
@@ -117,7 +118,10 @@ class NodeClaims:
         return ()
 
     async def interfaces_of(self, pod: PodName) -> tuple[ClaimDevice, ...]:
-        """Return the interfaces that parameters of a pod's claims ask for; raise KubeError."""
+        """Return the devices of a pod's claims that become interfaces.
+
+        Raise KubeError if the claims cannot be read.
+        """
         return ()
 
     async def settle(self, pod: model.ClaimingSandbox) -> None:
@@ -143,12 +147,12 @@ class NodeSlices:
     async def expected(
         self, resource: str, held: Sequence[ClaimedDevice], gpus: nearness.ClaimGpus
     ) -> tuple[Gpu, ...]:
-        """Return the GPUs of starting pods that may be asking for `resource`; none if unknown."""
+        """Return the GPUs claimed by starting pods that want `resource`; none if unknown."""
         return ()
 
 
 class KubeletView:
-    """A client of the kubelet's pod resources API; without one (None) all holdings are unknown."""
+    """A client of the kubelet's pod resources API; if that is None, all holdings are unknown."""
 
     def __init__(self, pod_resources: PodResources | None) -> None:
         self._pod_resources = pod_resources
@@ -182,8 +186,8 @@ class KubeletView:
     async def plugin_holders(self, resources: Collection[str]) -> dict[HeldShare, str]:
         """Return the holder, in words, of each plugin share of these resources that is held.
 
-        If the kubelet gives no answer, holders are all pods in its record. Without a record of
-        these resources it is not asked, since it is waiting for the caller meanwhile.
+        If the kubelet gives no answer, all pods in its record count as holders. If its record has
+        no grant of these resources it is not asked, since it waits for the caller meanwhile.
         """
         recorded = await self.record.read() if self.record else ()
         mine = [grant for grant in recorded if grant.resource in resources]
@@ -229,7 +233,7 @@ class KubeletView:
     async def holdings_of(self, pod: PodName) -> tuple[model.Holding, ...]:
         """Return what one pod's containers hold, by shares and by claims.
 
-        Raise Unavailable if the kubelet does not answer, or for a pod with claims the API server.
+        Raise KubeError if the kubelet does not answer, or the API server for a pod with claims.
         """
         if self._pod_resources is None:
             raise Unavailable("The kubelet's pod-resources socket is not mounted.")
@@ -239,8 +243,8 @@ class KubeletView:
     async def free_gpus(self, resource: str) -> tuple[model.FreeGpu, ...]:
         """Return the free GPUs to which shares of a resource should now be near.
 
-        These are GPUs of the claims of starting pods that ask for it, else all that no container
-        holds; none when the kubelet cannot be asked now.
+        These are the GPUs of the claims of starting pods that ask for it, else all that no
+        container holds. There are none when the kubelet cannot be asked now.
         """
         answer = await self._ask(allocatable=True)
         if answer is None:
@@ -256,7 +260,7 @@ class KubeletView:
         """Record an Allocate, after which `report` logs the distances of its cards from GPUs."""
         given = {(grant.resource, share): grant.char_paths for share in grant.shares}
         self._given |= given
-        # A pod that comes after one of its name has them now.
+        # Another pod has these shares now, perhaps of the same name.
         old = (key for key, shares in self._reported.items() if shares & given.keys())
         for key in tuple(old):
             del self._reported[key]
@@ -286,7 +290,7 @@ class KubeletView:
     async def distances(
         self, offers: ResourceServers
     ) -> tuple[tuple[Container, nearness.Distance], ...]:
-        """Return the card to GPU distances of containers that were not reported before."""
+        """Return the card-to-GPU distances of containers that were not reported before."""
         answer = await self._ask(allocatable=True)
         if answer is None:
             return ()

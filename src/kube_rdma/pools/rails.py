@@ -1,7 +1,7 @@
-"""Keeps the rails of the node's cards over the agent's end and over the cards' own.
+"""Keeps the rail numbers of the node's cards while the agent restarts or a card is gone.
 
-agent/loop shows it every look at the node, and pools/rules/rails numbers. Addresses by rail ask
-for the number of a card.
+agent/loop passes it the cards of every survey, and pools/rules/rails decides the numbers. Pools of
+addresses that are divided by rail ask for the number of a card.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NodeRails:
         tell: Callable[[str], None] = in_the_log,
         boot: str = "",
     ) -> None:
-        self._open = journal  # raises KubeError; None: rails are of the cards that were seen here
+        self._open = journal  # raises KubeError; None: numbers are forgotten with the process
         self._tell = tell  # called with a sentence for a record that cannot be read
         self._boot = boot  # identifies this start of the node
         self._records: Records[RailRecord] | None = None
@@ -41,7 +41,8 @@ class NodeRails:
         self._numbers: Mapping[CardId, int] | None = None
         self._notices = Notices()
         self.without_cards: str | None = None
-        """A sentence about rails whose cards are not there."""
+        """A sentence about rails whose cards the node does not have; None: it has all, or a list
+        counts."""
 
     def number(self, card: CardId) -> int | None:
         """Return the rail of a card, None without one; raise Unavailable until rails are known."""
@@ -60,7 +61,8 @@ class NodeRails:
     ) -> None:
         """Number the cards by `recorded` of pools/rules/rails.
 
-        A changed record is written to the disk before the numbers are used.
+        A changed record is written to the disk before the numbers are used; a failure is only
+        logged.
         """
         if opened := self._open:
             self._open = None

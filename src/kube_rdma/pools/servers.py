@@ -1,4 +1,4 @@
-"""Runs the servers of this node, one per resource: each added, updated and removed by itself.
+"""Runs the device plugin servers of this node, one per resource, each with a task of its own.
 
 agent/loop computes the pools and calls publish; adapters/kubelet/device_plugin serves each.
 """
@@ -47,7 +47,7 @@ def log_cards(
 
 
 def log_faults(before: Survey | None, after: Survey) -> None:
-    """Log each path that this survey could not read and the one before it could."""
+    """Log each path that this survey could not read, unless the one before had the same fault."""
     for fault in after.faults:
         if before is None or fault not in before.faults:
             log.warning("node state not readable", what=fault.path, why=fault.reason)

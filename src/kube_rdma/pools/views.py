@@ -1,7 +1,7 @@
 """Shows the pools of a configuration, and what they are on a node: `kube-rdma config check`.
 
-The last step of that command. The specs come with nothing left unsaid, what the node makes of them
-comes from pools/rules/pools and pools/rules/selection.
+It is the last step of that command. The specs come with all defaults filled in; the node's pools
+and cards come from pools/rules/pools and pools/rules/selection.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The agent's Node object at the API server: its state comes in, Events about node and pods go out.
 
-None of it is needed to serve cards: an agent without an API server has `NodeEvents()`, and all that
+None of it is needed to serve cards. An agent without an API server has `NodeEvents()`, and all that
 it would send stands in the log. Events never hold anything up: adapters/cluster/events keeps a
 bounded table and writes it when the server answers. A process has one table; `follow` empties it
 for pod networks too. Role plugin alone does not load the client, so imports of it are late.
@@ -41,7 +41,7 @@ class NodeEvent(StrEnum):
 
     @property
     def is_warning(self) -> bool:
-        """Return whether an Event of this reason needs a person; the others are temporary."""
+        """Return whether an Event of this reason needs a person; others only report changes."""
         changes = (self.MODE_CHANGE_PENDING, self.MODE_CHANGE_APPLIED)
         return self not in (*changes, self.FUNCTIONS_PENDING)
 
@@ -101,7 +101,7 @@ class NodeEvents:
             return
         from kube_rdma.adapters.cluster.events import About
 
-        # The kubelet too tells its name for its uid.
+        # The kubelet too writes the node's name as its uid into Events.
         node = About("Node", self._node, uid=self._node)
         names = (pod.partition("/") for pod in pods)
         for about in (node, *(About("Pod", name, space) for space, _, name in names)):

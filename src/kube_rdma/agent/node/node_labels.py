@@ -1,9 +1,9 @@
 """Keeps the labels of this node as its cards, kernel and pools are.
 
-A NodeKeeper: pools/rules/labels makes the labels of a look and the change to write. The patch names
-the version that it was made from, so a label that another client writes meanwhile is never
-overwritten. An agent that ends leaves its labels: DaemonSets select nodes by them, and most ends
-are updates. Role `node` alone does nothing else.
+NodeLabels is a NodeKeeper: pools/rules/labels makes the labels of a survey and the change to write.
+The patch names the version that it was made from, so a label that another client writes meanwhile
+is never overwritten. An agent that ends leaves its labels: DaemonSets select nodes by them, and
+most ends are updates. Role `node` alone does nothing else.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = structlog.get_logger()
 def host_release(host: Path) -> HostRelease:
     """Return the distribution and kernel; log once if the host's os-release is not mounted.
 
-    It is read at the agent's start alone: a new kernel needs a reboot, and a distribution replaces
+    It is read at the agent's start alone. A new kernel needs a reboot, and a distribution replaces
     its os-release, which a mounted file does not follow.
     """
     try:

@@ -1,9 +1,10 @@
 """Keeps the NodeReport of this node, and follows the NodePolicies that select it.
 
-The report is a NodeKeeper of an object of its own, followed and owned by the Node object: one that
-another client deletes or edits is written again. A node at rest renews it every few minutes, as its
-kubelet does with the Node (nodeStatusReportFrequency, five minutes), so that readers see how old it
-is. Where a kind is not installed one line of the log says so, and nothing else changes.
+NodeReporter keeps an object of its own, which it watches and which the Node object owns. A report
+that another client deletes or edits is written again. A node at rest renews it every few minutes,
+so that readers see how old it is. The kubelet does the same with the Node
+(nodeStatusReportFrequency, five minutes). Where a kind is not installed one line of the log says
+so, and nothing else changes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every family that agents and controllers export: THE table, which docs/metrics.md shows.
 
 Names, types and units of ``node_infiniband_*`` are node_exporter's (collector/infiniband_linux.go,
-with sysfs/class_infiniband.go of procfs), so that its dashboards and alerts go on working; those of
+with sysfs/class_infiniband.go of procfs), so that its dashboards and alerts go on working. Those of
 ``rdma_exporter_node_infiniband_*`` are VKE's. A new family is added here. `meaning` is its HELP.
 """
 

@@ -1,9 +1,9 @@
 """The series of devices, of addresses, and of what the agent offers.
 
 Devices of the node are by port, those of a container's own by its name. This is between
-adapters/kernel/sysfs/counters, which has the files, and the families of the table. A value
-goes through as it is: one that wrapped is one that wrapped, which rate() of Prometheus takes for a
-restart, and nothing is added up.
+adapters/kernel/sysfs/counters, which has the files, and the families of the table. Values are only
+converted to the unit of their metric, and nothing is added up. A counter that wrapped stays so,
+which rate() of Prometheus takes for a restart.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ _GIGA = 1_000_000_000
 def device_series(
     devices: Iterable[DeviceCounters], names: Collection[MetricNames]
 ) -> Iterator[MetricSeries]:
-    """Yield the series of the node's RDMA devices, under the chosen kinds of `names`."""
+    """Yield the series of the node's RDMA devices; `names` chooses the names of port metrics.
+
+    Metrics that only kube-rdma has are there in any case.
+    """
     for device in devices:
         if MetricNames.NODE_EXPORTER in names:
             described = (device.name, device.board, device.firmware, device.adapter)
@@ -114,7 +117,7 @@ def _unnamed(
 ) -> Iterator[MetricSeries]:
     """Yield a series for each counter of a driver that no table of families knows.
 
-    Such are all that EFA, bnxt and rxe count of bytes.
+    Among these are all byte counters of EFA, bnxt_re and rxe.
     """
     for file, value in port.hw_counters.items():
         if file not in families.HARDWARE and file != families.LIFESPAN:
@@ -250,7 +253,10 @@ def pod_series(
     held: Iterable[HeldDevice],
     now: SeenDevices,
 ) -> Iterator[MetricSeries]:
-    """Yield the number of shares of each container, and the counters of its own devices."""
+    """Yield each container's number of shares, its devices, and the counters of its own devices.
+
+    A device that other containers may open too has no counters here.
+    """
     names = frozenset(resources)
     for holding in holdings:
         if holding.resource in names and holding.shares:
@@ -373,7 +379,7 @@ HealthCounts = Mapping[tuple[CardId, bool], int]
 def resource_series(
     pools: Mapping[str, Pool], holdings: Sequence[Holding] | None
 ) -> Iterator[MetricSeries]:
-    """Yield the numbers of shares and cards of each resource.
+    """Yield the numbers of shares of each resource, the health of its cards, and their devices.
 
     Without `holdings` it is not known how many are in use.
     """

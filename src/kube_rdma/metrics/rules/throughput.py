@@ -1,8 +1,7 @@
 """From counters to rates: the traffic among the series of an agent, and between two scrapes.
 
-Between adapters/metrics/local and metrics/views. A counter that is lower than it
-was, or that one scrape lacks, has no rate in this interval: it began anew, wrapped, or its device
-went.
+It stands between adapters/metrics/local and metrics/views. A counter that is lower than it was, or
+that one scrape lacks, has no rate in this interval. It began anew, wrapped, or its device went.
 """
 
 from __future__ import annotations

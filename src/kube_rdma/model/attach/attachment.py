@@ -1,9 +1,9 @@
 """A pod's further network: what was asked for, which network that is, what was attached.
 
-attach/documents reads annotations and NetworkAttachmentDefinitions to NetworkAsk and Network.
-attach/rules/requests matches the two (MatchedEntry), attach/rules/placement finds card and link for
-each (PodNic), attach/rules/plan plans Steps (Plan). The agent journals the Plans and writes the
-pod's status annotations out of AttachedInterface.
+The documents of attach turn annotations and NetworkAttachmentDefinitions into NetworkAsk and
+Network. Of its rules, requests.py matches the two (MatchedEntry), placement.py finds card and link
+for each (PodNic), and plan.py plans Steps (Plan). The agent journals the Plans and writes the pod's
+status annotations out of AttachedInterface.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class PodNic(Frozen):
 
     @property
     def network(self) -> Network:
-        """Return the name of the network that the interface belongs to."""
+        """Return the network that the interface belongs to."""
         return self.entry.network
 
 
@@ -301,7 +301,7 @@ class PluginResult(Frozen):
 
 
 class Attachment(Frozen):
-    """All interfaces of kube-rdma in one sandbox."""
+    """The interfaces of kube-rdma in a sandbox that one CNI ADD asked for (AttachmentKey)."""
 
     sandbox: Sandbox
     plans: tuple[Plan, ...]
@@ -382,7 +382,7 @@ class PodView(Frozen):
 # A request for a new pod: this one lacks its networks, or cannot start.
 
 RESTART = "kube-rdma.io/needs-restart"
-"""Label (with the value "true") and annotation."""
+"""The key of a label with the value "true", and of an annotation with the request."""
 
 
 class RestartRequest(Frozen):

@@ -23,7 +23,7 @@ from kube_rdma.model.late_binding import ContainerId, PodName
 PLUGIN = "kube-rdma"  # its type in a configuration, and so the name of the binary on the host
 IPAM_PLUGIN = "kube-rdma-ipam"  # its type in an ``ipam`` block: the same binary by a second name
 HOOK_PROGRAM = "kube-rdma-hook"  # the same binary again, for CDI files alone
-CHAINED = "chain"  # the key by which kube-rdma's entry in the cluster's list says that it is that
+CHAINED = "chain"  # the key that marks kube-rdma's entry in the cluster's list of plugins
 BUILT_IN = "builtIn"  # key of kube-rdma's own configuration `rdma`, which says nothing else
 
 ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
@@ -100,7 +100,7 @@ class Code(IntEnum):
     CONFIGURATION = 7
     TRY_AGAIN = 11
     NOT_AVAILABLE = 50  # STATUS: no ADD can succeed now
-    CONTRADICTION = 100  # the world is not as it was recorded
+    CONTRADICTION = 100  # the pod's network is not as it was recorded
     FAULT = 101  # an internal error; the agent's log has more
 
 

@@ -1,9 +1,10 @@
-"""One act on the kernel, as a value: planned, journalled, run, recognised as done, undone.
+"""One act on a pod's network, as a value: planned, journalled, run, recognised as done, undone.
 
 attach/rules/plan makes a tuple of Steps for each attachment, adapters/kernel/pod/steps runs them,
 nothing else changes the network of a pod. A Step names what it found by what stays: interface
-indexes, the inode of the namespace, PCI addresses; names are only what it wants. Every one
-may be run again after it was done, and undone although it was never run.
+indexes, the inode of the namespace, PCI addresses; names are only what it wants. Every one but
+CallPlugin may be run again after it was done, and every one may be undone although it was never
+run.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class MakeLink(Frozen):
 
     `mode` is the kind's own word (bridge, private, vepa, passthru; l2, l3, l3s). `pkey` is for
     IPoIB. The parent is on the node, or `inside`: taken into the pod under the name that `parent`
-    has. Done when a link of this name and mark is in the pod. Undone by removing that link.
+    has. It is done when a link of this name and mark is in the pod, and undone by removing that
+    link.
     """
 
     kind: VirtualKind
@@ -50,15 +52,16 @@ class MakeLink(Frozen):
 class TakeLink(Frozen):
     """Move a card's own link into the pod and rename it, in one message.
 
-    The state it was found in is what undoing restores: name, MTU, MAC, up or down, the `addresses`
-    that somebody gave it, with their length, the `routes` of the node over it in whatever table,
-    and the `rules` for what comes from its addresses. `pci` finds the link again on either side,
-    also when the pod's namespace went and the kernel gave it back under another name; `index` alone
-    where the link has no function. `soft` are the soft RDMA links that stand on it, name and kind:
-    the kernel removes them with the move.
+    Undoing restores the state in which it was found: name, MTU, MAC, up or down, and the
+    `addresses` that somebody gave it, with their length. It also restores the `routes` of the node
+    over it, in whatever table, and the `rules` for packets from its addresses. `pci` finds the link
+    again on either side, also when the pod's namespace went and the kernel gave it back under
+    another name. A link without a function is found by its index alone. `soft` are the soft RDMA
+    links that stand on it, name and kind: the kernel removes them with the move.
 
-    `active`: of an InfiniBand function, taken only when its port is ACTIVE, which is waited for,
-    bounded. Refused when neither the card nor the subnet manager brings it up.
+    With `active` the link of an InfiniBand function is taken only when its port is ACTIVE; the wait
+    for that has a limit. The Step is refused when neither the card nor the subnet manager brings
+    the port up.
     """
 
     link: PlannedHostLink
@@ -85,8 +88,8 @@ class SetLink(Frozen):
 class Probe(Frozen):
     """Ask the network of an Ethernet link whether somebody has an address that the pod will get.
 
-    Before AddAddress. Not undone. Refused with the MAC that answers; silence for 300 ms is consent
-    (RFC 5227, section 2.1; RFC 4862, section 5.4).
+    It comes before AddAddress and is not undone. It is refused with the MAC that answers; silence
+    for 300 ms is consent (RFC 5227, section 2.1; RFC 4862, section 5.4).
     """
 
     name: InterfaceName
@@ -107,8 +110,8 @@ class AddRoute(Frozen):
     `onlink`: `via` is reached through the link although it is in no subnet of it. `metric` 0 is the
     one that the kernel chooses. In a GiveBackLink it is a route of the node.
 
-    It replaces a route of the same destination, table and metric, whoever's that was: this is how a
-    pod's default route is taken from the cluster's interface when the pod asks for that.
+    It replaces a route of the same destination, table and metric, whoever's that was. So a pod's
+    default route is taken from the cluster's interface when the pod asks for that.
     """
 
     name: InterfaceName
@@ -142,7 +145,8 @@ class SetSysctl(Frozen):
 class MakeRdma(Frozen):
     """Make a soft RDMA link on a link in the pod; its name is unique on the node.
 
-    Done when a device of this name is there. It goes with its interface; undone by removing it.
+    It is done when a device of this name is there, and undone by removing that. The device goes
+    with its interface.
     """
 
     name: str
@@ -158,10 +162,10 @@ class MoveRdma(Frozen):
 
 
 class AwaitPartition(Frozen):
-    """Wait, bounded, until the RDMA device of a function is a member of an InfiniBand partition.
+    """Wait for a while until the RDMA device of a function is in an InfiniBand partition.
 
-    `pkey` is without the bit for full members. Not undone. Refused when the subnet manager has not
-    made it one.
+    `pkey` is without the bit for full members. The Step is not undone. It is refused when the
+    subnet manager has not made the device a member in time.
     """
 
     pci: PciAddress
@@ -169,9 +173,10 @@ class AwaitPartition(Frozen):
 
 
 class AwaitGid(Frozen):
-    """Wait, bounded, until a device lists a GID for an address: without it verbs cannot use it.
+    """Wait for a while until a device lists a GID for an address; without it verbs cannot use that.
 
-    Not undone. Refused with N of M when the device's table is full.
+    The Step is not undone. It is refused with the number of used entries when the device's table is
+    full.
     """
 
     device: str
@@ -182,7 +187,7 @@ class AwaitGid(Frozen):
 class Announce(Frozen):
     """Tell the neighbours who has the address now: gratuitous ARP, unsolicited advertisement.
 
-    Not undone, and never refused: whoever missed it asks.
+    The Step is not undone, and never refused: whoever missed it asks.
     """
 
     name: InterfaceName
@@ -202,10 +207,10 @@ class PluginConf(Frozen):
 class CallPlugin(Frozen):
     """Have other CNI plugins make an interface of the pod: ADD of each, in this order.
 
-    Done when the pod has a link of this name. Undone by DEL of each, in reverse; only then may it
-    be run again, for nobody knows what the plugins do with a second ADD. `version` is that of their
-    configuration, `check`: it does not forbid CHECK (disableCheck). `addresses`: it is one IPAM
-    plugin, which gives addresses to a link that kube-rdma has made.
+    It is done when the pod has a link of this name, and undone by DEL of each, in reverse. Only
+    then may it be run again, for nobody knows what the plugins do with a second ADD. `version` is
+    that of their configuration, `check`: it does not forbid CHECK (disableCheck). `addresses`: it
+    is one IPAM plugin, which gives addresses to a link that kube-rdma has made.
     """
 
     name: InterfaceName
@@ -241,10 +246,10 @@ class GiveBackLink(Frozen):
     """Bring a card's link back to the node with the name, MTU, MAC and state it was found in.
 
     `name` is what it is called in the pod, `link` what it was on the node. It may be on the node
-    already, under another name: the kernel brings it back when a namespace ends. Its addresses,
-    routes and sysctls are dropped by the move itself (__dev_change_net_namespace, net/core/dev.c);
-    `addresses` are those that it had on the node, and has again; `routes` and `rules` likewise.
-    A route that cannot be while the link is down is left out then, as the kernel left it out.
+    already, under another name: the kernel brings it back when a namespace ends. The move itself
+    drops its addresses, routes and sysctls (__dev_change_net_namespace, net/core/dev.c). It gets
+    the `addresses`, `routes` and `rules` back that it had on the node. A route that a link cannot
+    have while it is down is left out then, as the kernel left it out.
     """
 
     link: PlannedHostLink
@@ -261,7 +266,8 @@ class GiveBackLink(Frozen):
 class RestoreRdma(Frozen):
     """Make a soft RDMA link again that stood on a link of the node before it was taken.
 
-    After GiveBackLink: `link` is the node's, by its name then. Nothing to do where it is there.
+    It runs after GiveBackLink: `link` is the node's, by its name then. It changes nothing if the
+    soft link is there.
     """
 
     name: str

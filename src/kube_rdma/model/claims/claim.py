@@ -174,7 +174,7 @@ class ClaimParameters(Frozen):
 
 
 class ParameterFault(Frozen):
-    """An error for parameters that contradict each other."""
+    """A contradiction between parameters of a claim."""
 
     field: str  # the one at fault, as documents call it
     problem: str
@@ -289,7 +289,7 @@ class ClaimUse(Frozen):
 
 
 class PodClaims(NamespacedName):
-    """A pod with its claims, but those that do not exist yet."""
+    """A pod with its claims, without those that do not exist yet."""
 
     uid: str
     # Pairs of the name in the pod and that of the ResourceClaim; both are the same for a claim that
@@ -382,7 +382,8 @@ class ClaimExplanation(Frozen):
     def is_met(self) -> bool:
         """Return whether the claim is allocated or could be now.
 
-        A node whose agent would refuse it makes this False.
+        One that is not allocated could be if some node meets it, and the scheduler would not give
+        it up (REFUSED).
         """
         outcomes = {verdict.outcome for verdict in self.nodes}
         could = ClaimOutcome.MET in outcomes and ClaimOutcome.REFUSED not in outcomes

@@ -1,8 +1,8 @@
-"""The sections of a NicClusterPolicy about drivers: image, nodes, and how another one gets there.
+"""The sections of a NicClusterPolicy about drivers: image, nodes, and how upgrades get there.
 
 operator/documents/nic_cluster_policy puts them together. A field here is honoured as NVIDIA's
-operator has it, and has its default. What narrows what is done to nodes has to be among them, for
-others have no effect.
+operator has it, and has its default. Each field that limits acts on nodes has to be among them, for
+a field without a model has no effect.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def requirements(
 ) -> dict[str, Any] | None:
     """Return requests and limits from the first section about one of these containers.
 
-    None without such a section.
+    Return None without such a section.
     """
     mine = next((section for section in sections if section.name in containers), None)
     if mine is None:
@@ -171,7 +171,7 @@ _REQUIREMENT = re.compile(
 def _matching(pattern: str, what: str) -> AfterValidator:
     """Return a validator of texts that match a pattern as a whole.
 
-    The original's patterns also match a part of a text.
+    The patterns of NVIDIA's operator also match a part of a text.
     """
     whole = re.compile(pattern)
 
@@ -184,7 +184,7 @@ def _matching(pattern: str, what: str) -> AfterValidator:
 
 
 def _version(text: str) -> str:
-    """Return a tag or digest; raise ValueError for a digest of the wrong length."""
+    """Return a tag or digest; raise ValueError for an invalid digest."""
     if ":" not in text:
         return text
     if not _DIGEST.fullmatch(text):
@@ -423,7 +423,7 @@ def driver(section: DriverSection, image: model.ComponentImage) -> model.PolicyD
 
 
 def upgrades(section: UpgradeSection | None) -> model.UpgradePolicy:
-    """Return how a policy wants drivers upgraded; without the section by default."""
+    """Return the UpgradePolicy of a policy's section, or of the defaults without one."""
     section = section or UpgradeSection.model_validate({})
     wait, drain = section.wait_for_completion, section.drain
     drains, awaited = None, wait.pod_selector if wait else ""

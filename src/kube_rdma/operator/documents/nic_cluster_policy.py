@@ -1,8 +1,8 @@
 """The object ``kind: NicClusterPolicy`` (mellanox.com/v1alpha1), as NVIDIA's operator has it.
 
-Both spellings are read: those of 0.1.0, which seed S3 shows, and those of later releases. What a
-later release can say and kube-rdma does not do is named in the policy's notes, never dropped; what
-would narrow what is done to nodes is done (operator/documents/driver).
+The fields of 0.1.0 are read, and those of later releases. A field of a later release that kube-rdma
+does not carry out is named in the policy's notes, never dropped. Fields that limit what is done to
+nodes are carried out (operator/documents/driver).
 """
 
 from __future__ import annotations
@@ -115,7 +115,11 @@ def policy_status(
 def _conditions(
     old: tuple[kubernetes.Condition, ...], verdict: PolicyVerdict, now: str
 ) -> Iterator[kubernetes.Condition]:
-    """Yield the conditions of a policy's status: Ready, Stalled, and one for each wanted part."""
+    """Yield the conditions of a policy's status, in its order.
+
+    They are Ready, Stalled if only people can help, one for each wanted part, DriversCurrent and
+    FieldsIgnored.
+    """
     ready = verdict.state is operator.AppliedState.READY
     words = (_READY_REASONS[verdict.state], verdict.reason)
     yield kubernetes.condition(old, now, "Ready", ready, words)
@@ -408,7 +412,7 @@ def _config_faults(text: str, where: str) -> Iterator[Refused]:
 
 
 class PolicyMetadata(Typed):
-    """Its name; the API server checks the rest."""
+    """The name of a policy; the API server checks all other metadata."""
 
     model_config = ConfigDict(extra="ignore")
 

@@ -1,8 +1,8 @@
 """The objects of device plugins as documents, and what the DaemonSets of all parts have in common.
 
 Names, images and host folders are those of the Network Operator, so that scripts and people find
-what they know: of 0.1.0, and of later releases for what came with these. What differs stands beside
-the line. Those of drivers are in operator/rules/driver_sets.
+what they know. They are those of 0.1.0, and of later releases for parts that came with these. A
+comment beside the line names each difference. Those of drivers are in operator/rules/driver_sets.
 """
 
 from __future__ import annotations

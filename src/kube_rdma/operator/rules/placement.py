@@ -3,9 +3,9 @@
     policy, nodes ─► places ─► operator/rules/upgrade, which alone has labels written
 
 A driver's DaemonSet selects a label that nobody but the operator writes, with the driver's group as
-its value. Labels of Node Feature Discovery only say which value a node should have: one that loses
-them keeps its driver, for a label that is gone says nothing about cards. A policy that is gone,
-leaves the driver out or excludes the node, and another kernel, are meant.
+its value. Labels of Node Feature Discovery only say which value a node should have. A node that
+loses them keeps its driver, for a label that is gone says nothing about cards. A driver leaves a
+node only if the policy is gone, leaves it out or excludes the node, or if the kernel is another.
 """
 
 from __future__ import annotations

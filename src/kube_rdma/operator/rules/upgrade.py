@@ -3,11 +3,11 @@
     driver pods, places, holders, reports ─► upgrade_plan ─► operator/upgrades
 
 A driver's DaemonSet runs where a label of the node says so, and only the acts of this plan write
-that label; its pods are OnDelete. So the first load, another image and the end of a driver are one
-matter: a node is closed, looked at again, changed as a whole, and opened when its drivers run, a
-few nodes at a time. One whose cards the node itself needs is left as it is. Only a policy that says
-so has holders evicted. All of it is decided anew from what is there: a look that was cut off leaves
-nothing but an annotation on nodes that were closed.
+that label. Its update strategy is OnDelete. So the first load, another image and the end of a
+driver go the same way. A node is closed, looked at again, changed as a whole, and opened when its
+drivers run, a few nodes at a time. One whose cards the node itself needs is left as it is. Only a
+policy that says so has holders evicted. All of it is decided anew from the nodes and pods of each
+look. The only record of a change under way is an annotation on nodes that were closed.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def is_between(node: model.UpgradeNode) -> bool:
 def refusal(node: model.UpgradeNode) -> str:
     """Return why a node's cards may not lose their driver now; "" where they may.
 
-    The node itself uses the cards. The first load of a driver takes the one before away, too.
+    The reason is that the node itself uses the cards. The first load of a driver unloads the node's
+    own, too.
     """
     unloads = any(pod.unloads and not pod.current for pod in node.pods)
     unloads |= any(place.unloads and place.has != place.wants for place in node.places)
@@ -112,7 +113,7 @@ def _is_exchanged(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
 def _disturbs(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
     """Return whether the change of a node unloads a module that pods may use.
 
-    A driver on top that is loaded for the first time unloads none.
+    A driver on top (peer memory) that is loaded for the first time unloads none.
     """
     return _is_exchanged(policy, node) or any(
         _leaves(place) or (place.unloads and place.has != place.wants) for place in node.places

@@ -2,9 +2,9 @@
 
 Every pool is of mode hca: `rdmaHcaMax` shares for the pool, and every container that holds one
 opens all of its cards. Shares are called as that plugin calls them, so that either takes over a
-node from the other while pods hold some (docs/decisions/0107). Two things that plugin lets pass
-are refused, for they made no resource: an `rdmaHcaMax` of zero or none at all, and a field that it
-does not know.
+node from the other while pods hold some (docs/decisions/0107). Two things that plugin lets pass are
+refused, for they made no resource. These are an `rdmaHcaMax` of zero or none at all, and a field
+that it does not know.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INSTEAD = 'Add "selectors": {"ifNames": ["ens2f0"]}, or other fields of it'
 
 
 class CardSelectors(GoTyped):
-    """Chooses cards: every list that is not empty must match, by any value of it."""
+    """A choice of cards: every list that is not empty must match, by any value of it."""
 
     vendors: Many[Vendor] = ()
     """vendors are PCI vendor IDs, four hexadecimal digits each. A card with any of them matches.
@@ -79,7 +79,10 @@ class SharedPool(GoTyped):
     def _one_choice(
         cls, selectors: CardSelectors | None, info: ValidationInfo
     ) -> CardSelectors | None:
-        """Refuse a pool with both selectors and `devices`, or neither; `devices` comes first."""
+        """Refuse a pool with both selectors and `devices`, or neither.
+
+        Pydantic validates `devices` first, so it is known here.
+        """
         chosen = selectors is not None and selectors.choose
         if "devices" in info.data and chosen == bool(info.data["devices"]):
             if chosen:
@@ -137,7 +140,7 @@ def _pool(pool: SharedPool, index: int, document: Document) -> PoolSpec:
 
 
 def _warnings(config: ConfigList) -> Iterator[str]:
-    """Yield a warning for each setting that the dialect's own plugin would refuse."""
+    """Yield a warning for each name under several prefixes: the plugin itself refuses these."""
     full = {(one.resource_prefix, one.resource_name) for one in config.config_list}
     for name, count in Counter(name for _, name in full).items():
         if count > 1:

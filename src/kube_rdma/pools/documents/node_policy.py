@@ -1,9 +1,10 @@
-"""Reads the dialect ``kind: NodePolicy`` (kube-rdma.io/v1alpha1), which can say everything.
+"""Reads the dialect ``kind: NodePolicy`` (kube-rdma.io/v1alpha1), kube-rdma's own.
 
-The other dialects can say parts of it. As an object of the cluster it names the nodes that it is
-for; a file on a node is for that node, whatever it says about others. What the validators here say
-of several fields together, the object's definition says in CEL: lists have an end, or the API
-server would find the rules too dear.
+The other dialects can say parts of it, and besides only what their own plugins have, such as the
+rescan interval and the PCIDEVICE variables. As an object of the cluster it names the nodes that it
+is for. A file on a node is for that node, whatever it says about others. What the validators here
+say of several fields together, the object's definition says in CEL. Lists have a limit there, or
+the API server would refuse the rules for their cost.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _RULES = validations(
 
 
 def _bounded(schema: dict[str, Any]) -> None:
-    """Add to a schema the length limits by which the API server bounds the cost of its rules."""
+    """Add to a schema its validation rules, and the length limits that bound their cost."""
     schema |= _RULES
     schema["properties"]["variables"]["maxProperties"] = _MOST
     schema["properties"]["variables"]["additionalProperties"]["maxLength"] = 256
@@ -111,7 +112,7 @@ class PolicyFabric(Typed):
 
 
 def _faults(name: str, variables: dict[str, str]) -> list[tuple[str, str]]:
-    """Return problem and remedy for each fault of a variable, none if it is valid."""
+    """Return problem and remedy of the first fault of a variable, none if it is valid."""
     if not re.fullmatch(_NAME, name):
         return [(f"{shown(name)} is not a variable of NCCL or UCX", 'Write it like "NCCL_IB_TC"')]
     if name in OWN:
@@ -185,7 +186,7 @@ def _chooses(schema: dict[str, Any], model: type[BaseModel]) -> None:
 
 
 class CardSelector(Typed):
-    """Chooses cards: every field that is given must match, by any value of its list."""
+    """A choice of cards: every field that is given must match, by any value of its list."""
 
     model_config = ConfigDict(json_schema_extra=_chooses)
 
@@ -217,7 +218,7 @@ class CardSelector(Typed):
 
 
 class PoolSelector(CardSelector):
-    """Chooses cards of a pool, virtual functions too."""
+    """A choice of the cards of a pool, virtual functions too."""
 
     link_types: Annotated[Many[words.LinkType], _Few] = ()
     """linkTypes are ether (Ethernet, RoCE) and infiniband. A card with any of them matches. Left
@@ -265,7 +266,7 @@ def _all_choose(selectors: tuple[_Selectors, ...], remedy: str) -> tuple[_Select
 
 
 class PolicyPool(Typed):
-    """One resource; what is left out, pools/rules/modes says."""
+    """One resource; pools/rules/modes has the defaults of fields that are left out."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
@@ -368,7 +369,7 @@ class PolicyPool(Typed):
     @field_validator("bind")
     @classmethod
     def _pool_of_hca(cls, bind: specs.Bind | None, info: ValidationInfo) -> specs.Bind | None:
-        """Refuse `bind: pool` in modes other than hca, whose shares put one card into the pod."""
+        """Refuse `bind: pool` in modes other than hca, where a share stands for one card."""
         mode = info.data.get("mode", specs.Mode.HCA)
         if bind is specs.Bind.POOL and mode is not specs.Mode.HCA:
             problem = f"in mode {mode} a share stands for one card, not for the pool"
@@ -455,7 +456,7 @@ class PolicySpec(Typed):
 
 
 class Metadata(Typed):
-    """Its name; what else the API server keeps about an object is left alone."""
+    """The name of a policy; all other metadata is ignored."""
 
     model_config = ConfigDict(extra="ignore")
 

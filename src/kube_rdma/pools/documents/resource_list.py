@@ -26,7 +26,7 @@ _NOT_OF_AUXILIARY = frozenset({"pciAddresses", "acpiIndexes", "pKeys"})
 
 
 class FunctionSelectors(GoTyped):
-    """Chooses functions: every list that is not empty must match, by any value of it."""
+    """A choice of functions: every list that is not empty must match, by any value of it."""
 
     vendors: Many[words.Vendor] = ()
     """vendors are PCI vendor IDs, four hexadecimal digits each. A function with any of them

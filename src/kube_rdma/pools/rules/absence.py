@@ -1,14 +1,14 @@
-"""Finds cards whose interface another program has taken out of the node: DRANET, another plugin.
+"""Damps the health of cards, and finds those that another program took: DRANET, another plugin.
 
-Between what the agent's records say and pools/rules/node_health, which gives such a card a
-reason. An interface that is not in the node's network namespace is in a pod's, and whose pod that
-is nobody can see from here. Two sorts of pods may have it: those of kube-rdma, each of which the
-kubelet or a record of the agent knows, and all others, beside which the card cannot be given away.
+It stands between what the agent's records say and pools/rules/node_health, which gives a card that
+is taken a reason. An interface that is not in the node's network namespace is in a pod's, and whose
+pod that is nobody can see from here. The kubelet or a record of the agent knows each pod of
+kube-rdma that has it. While any other pod has it, the card cannot be given away.
 
-The same goes for a card whose RDMA device left while its function is there: its module was taken
-out, its driver unbound, or a firmware that recovers is through with the function and not yet with
-the device (mlx5_ib is an auxiliary driver of its own beside mlx5_core). Where cards stay on the
-node nothing but trouble does that, so it is believed at once.
+The same goes for a card whose RDMA device left while its function is there. Its module was removed,
+its driver was unbound, or its firmware recovers and has only the function back yet. (mlx5_ib is an
+auxiliary driver of its own beside mlx5_core.) Where cards stay on the node nothing but trouble does
+that, so it is believed at once.
 
 One look proves nothing, for what was seen and what was recorded are of different moments, and a
 driver that starts has no interface yet. So an absence that no record explains has to last. And a
@@ -32,7 +32,7 @@ from kube_rdma.model.attach.steps import TakeLink
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import LinkLayer, PodLink
 
-# Damping: bad news of a card is told at once, good news when it has lasted.
+# Damping: bad news of a card is reported at once, good news when it has lasted.
 
 HOLD = 1.0  # seconds that a card has to stay good after its first return; doubled by each further
 LONGEST_HOLD = 30.0
@@ -90,7 +90,7 @@ def assess(before: Mapping[CardId, Health], cards: Sequence[Card], now: float) -
     for card in cards:
         health, was = present[card.id], remembered.get(card.id)
         if was is None or was.reported is not health.reported:
-            # Also why it may be long until the next one.
+            # Flapping is a reason too: it says why the hold may be long.
             reasons = () if health.reported else (*card.reasons, *_flapping(health))
             changes.append(HealthChange(card.id, health.reported, reasons))
     changes += [
@@ -171,8 +171,9 @@ DEVICE_GONE = (
 )
 
 CONFIRM = HOLD
-"""Seconds for which no record may explain an absence. A card whose port was DOWN while it moved is
-held back as long, so it is not called good in between."""
+"""Seconds for which an absence without an explaining record has to last before the card counts as
+moved. A card whose port was DOWN while it moved is held back as long, so it is not called good in
+between."""
 
 ENDING = 30.0
 """The same after a pod of kube-rdma had the card: whoever moved its interface gives it back."""
@@ -186,7 +187,7 @@ class Absences(Frozen):
 
     away: frozenset[CardId] = frozenset()  # all of the card, or a part of it
     ours: frozenset[CardId] = frozenset()  # a pod of kube-rdma has or had them since they went
-    due: Mapping[CardId, float] = field(default_factory=dict)  # of the others: moved from then on
+    due: Mapping[CardId, float] = field(default_factory=dict)  # of the unexplained: moved from then
     moved: frozenset[CardId] = frozenset()
     again: float | None = None  # seconds until the next look though nothing was announced
 

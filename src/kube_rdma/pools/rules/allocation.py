@@ -86,7 +86,7 @@ def share_cards(pools: Mapping[str, model.Pool], held: HeldShare) -> tuple[Card,
 
 
 def _device_paths(pool: model.Pool, cards: Sequence[Card]) -> Iterator[str]:
-    """Yield the cards' character devices that the pool gives, and rdma_cm beside RDMA devices."""
+    """Yield the paths of the cards' devices that the pool gives, with rdma_cm and those of vfio."""
     gives = pool.spec.device_files
     devices = [device for card in cards for device in (*card.devices, *card.management)]
     yield from (c.path for device in devices for c in device.char_devices if c.kind in gives)
@@ -96,7 +96,10 @@ def _device_paths(pool: model.Pool, cards: Sequence[Card]) -> Iterator[str]:
 
 
 def _variables(pool: model.Pool, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
-    """Yield PCIDEVICE_<RESOURCE> and its _INFO variable, as the SR-IOV device plugin does."""
+    """Yield PCIDEVICE_<RESOURCE> and its _INFO variable, if the pool's `variables` ask for them.
+
+    Both are as the SR-IOV network device plugin writes them.
+    """
     if pool.spec.variables is not model.Variables.PCIDEVICE:
         return
     name = "PCIDEVICE_" + "".join(c if c.isalnum() else "_" for c in pool.spec.resource).upper()
@@ -133,7 +136,8 @@ def device_infos(
 ) -> tuple[tuple[model.ShareId, model.DeviceInfo], ...]:
     """Return by share the facts about granted cards that CNI plugins need.
 
-    Shares of a whole pool have none. The name of a soft RDMA device is known only in the pod.
+    Shares of a whole pool have none, nor have cards without a PCI function. The name of a soft RDMA
+    device is known only in the pod.
     """
     if terms(pool.spec).bind is model.Bind.POOL:
         return ()

@@ -1,8 +1,8 @@
 """Finds the network cards that the claims of pods stand for, whatever driver handed them out.
 
-Reads adapters/cluster/kinds/resource_api for the doctor, the metrics and verify. No driver's
-name decides: a device is a card if its attributes lead to an RDMA device that somebody sees. What
-was done with the card is the driver's business, and nothing here supposes it.
+The doctor, the metrics and verify call it with slices that adapters/cluster/kinds/resource_api has
+decoded. No driver's name decides: a device is a card if its attributes lead to an RDMA device that
+somebody sees. What was done with the card is the driver's business, and nothing here supposes it.
 """
 
 from __future__ import annotations

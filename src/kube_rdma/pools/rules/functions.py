@@ -1,9 +1,9 @@
 """Plans the virtual functions of a node: what can be made, what waits, what a person must change.
 
-pools/documents makes the specs, adapters/kernel/sriov/functions runs the plan. The kernel changes
-a number only by way of zero, so whoever uses one function stands in the way of all of its card.
-The same specs and the same node make the same plan, so functions that a reboot took away are made
-again by the next survey alone.
+pools/documents makes the specs, adapters/kernel/sriov/functions runs the plan. The kernel changes a
+number only by way of zero, so whoever uses one function stands in the way of all of its card. The
+same specs and the same node make the same plan, so the next survey is enough to make functions
+again that a reboot removed.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def plan_functions(
     """Return the changes of virtual functions that the specs require, with refusals and waits.
 
     `held` says who holds which card, None if unknown. `ours` are the physical functions whose
-    virtual ones the agent manages; others are changed only by force. `uses` is about the interfaces
-    that `in_question` names.
+    virtual ones the agent manages; others that have some are changed only by force. `uses` is about
+    the interfaces that `in_question` names.
     """
     functions = {function.position.pci: function for function in survey.functions}
     meant: dict[PciAddress, list[FunctionsSpec]] = {}
@@ -270,7 +270,10 @@ def _incapable(card: Function, spec: FunctionsSpec) -> Refused | None:
 
 
 def _down(card: Function, spec: FunctionsSpec) -> Refused | None:
-    """Refuse to add functions to a card that is down: they would have no link. Allow removal."""
+    """Return a refusal if the card is down, for its functions would have no link; else None.
+
+    The removal of all functions is not refused.
+    """
     if not spec.count or not card.netdevs or any(netdev.up for netdev in card.netdevs):
         return None
     problem = f"{_name(card)} is down, and so would be its virtual functions"

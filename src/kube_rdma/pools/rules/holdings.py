@@ -1,4 +1,4 @@
-"""Reads what the kubelet reports of its node: who holds which shares, and where its list differs.
+"""Reads what the kubelet reports: who holds what, where its list differs, when a node has started.
 
 pools/kubelet_view asks the kubelet and calls these functions. The kubelet decides who holds what,
 the agent what there is.
@@ -92,7 +92,9 @@ Named = Mapping[str, PodName]
 def unreported(
     recorded: Iterable[RecordedGrant], answer: NodeHoldings, named: Named
 ) -> tuple[RecordedGrant, ...]:
-    """Return the recorded grants of pods that the answer does not name, or whose names are unknown.
+    """Return the recorded grants that the answer lacks, of pods that it does not name.
+
+    Pods whose names are unknown count as not named.
 
     A pod that the answer names holds exactly the shares of the answer: pod resources leave out what
     only an init container holds.

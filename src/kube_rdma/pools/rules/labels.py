@@ -1,6 +1,6 @@
 """Decides a node's labels: their values from a survey, and what has to change in the Node object.
 
-The agent's loop hands in each look; agent/node/node_labels writes the change. Every value is a
+The agent's loop hands in each survey; agent/node/node_labels writes the change. Every value is a
 legal one by construction: what has no legal value has no label.
 """
 
@@ -198,7 +198,10 @@ def _host(host: HostRelease) -> dict[str, str]:
 
 
 def _rdma(facts: LabelFacts) -> dict[str, str]:
-    """Return the RDMA labels of a node with RDMA devices or cards inside pods, else none."""
+    """Return the RDMA labels of a node that has ports of whole cards, or cards inside pods.
+
+    There are none otherwise.
+    """
     survey = facts.survey
     devices = [
         one for one in survey.devices if not (one.position and one.position.physical_function)
@@ -248,7 +251,10 @@ def _hidden(survey: Survey) -> bool:
 
 
 def _prefixes(ports: Iterable[Port]) -> list[str]:
-    """Return the subnet prefixes of InfiniBand ports: the first half of GID 0 (IBA 4.1.1)."""
+    """Return the subnet prefixes of InfiniBand ports, the default one left out.
+
+    A prefix is the first half of GID 0 (IBA 4.1.1).
+    """
     gids = (
         gid.value.replace(":", "")[:16]
         for port in ports

@@ -1,10 +1,10 @@
 """The table of modes: what each gives to a container, how many shares it makes, what they mean.
 
 The other rules read it and hold no knowledge of a mode themselves, so a further mode is a further
-row; tables of docs/config.md are written from it. `hca` is the mode of the SCC document and of the
-shared device plugin: shares of the whole node, whatever the number of cards, and any share opens
-every card. exclusive, shared and shared-multi are those of the VKE document, sriov is the SR-IOV
-network device plugin's.
+row. Tables of docs/config.md are written from it. Mode `hca` is that of the SCC document and of the
+shared device plugin. Its shares stand for the whole pool unless `bind` says otherwise, and any of
+them opens every card. Modes `exclusive`, `shared` and `shared-multi` are those of the VKE document,
+`sriov` is the SR-IOV network device plugin's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Finds how near PCI functions are: what a GPU and a card have to cross to reach each other.
 
-GetPreferredAllocation ranks cards by their free GPUs, and the log says after a grant how near the
-card is; `kube-rdma devices --topology` shows all of them (hardware/rules/node_picture). The classes
-are those of `nvidia-smi topo -m` and of NVML (nvmlGpuTopologyLevel_t), which count a PCIe switch as
-one bridge, although the kernel shows each of its ports as one of its own.
+GetPreferredAllocation ranks cards by how near free GPUs are, and the log says after a grant how
+near the card is. `kube-rdma devices --topology` shows all of them (hardware/rules/node_picture).
+The classes are those of `nvidia-smi topo -m` and of NVML (nvmlGpuTopologyLevel_t). These count a
+PCIe switch as one bridge, although the kernel shows each of its ports as a bridge.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Judges a node in one order: its devices, its cards as members of pools, and the pools.
 
-The agent asks at every survey, `config check --node` once and with less known. Each pass adds
-reasons to cards, so the order is part of the answer: what is wrong with a device by itself
-(discovery.py), what its pool needs of it (as_members), device nodes that are missing, what a pod's
-namespace shows and interfaces that are gone (absence.py), what has to last (absence.assess), then
-which pod has it already (not_free). Pools are made of what is left (pools.py).
+The agent asks at every survey; `config check --node`, explain and the doctor ask once and know
+less. Each pass adds reasons to cards, so the order is part of the answer. First comes what is wrong
+with a device by itself (discovery.py), then what its pool needs of it (as_members). Missing device
+nodes, troubles inside a pod and interfaces that are gone follow (absence.py). Then comes what has
+to last (absence.assess), and which pod has the card already (not_free). Pools are made of the
+result (pools.py).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def as_members(
 ) -> tuple[Card, ...]:
     """Return the node's cards, each judged by the needs of the pool that has it.
 
-    `placed` says by resource which cards belong to it because pods hold them.
+    `placed` says by resource which cards stay in its pool even if they cannot be seen.
     """
     specs_by_card = owners(specs, node, placed)
     members = _Members(survey, specs_by_card, placed)
@@ -95,7 +96,7 @@ class _Members:
         return tuple(dict.fromkeys((*problems, *self._of_program(spec, card), *unseen)))
 
     def _own(self, card: Card) -> Iterator[str]:
-        """Yield the reasons that no network can repair; none if one device of the card is good."""
+        """Yield the reasons that no change of a link removes; none if one device is good."""
         if not card.devices and card.function and card.function.driver is None:
             yield from card.reasons
         reasons_by_device = [
@@ -156,8 +157,8 @@ class _Members:
     def _of_group(self, spec: PoolSpec, card: Card, group: IommuGroup) -> Iterator[str]:
         """Yield why a pod cannot have the card's whole IOMMU group by this card.
 
-        No driver of the kernel may have a part of the group (Documentation/driver-api/vfio.rst),
-        and one program at a time opens it, with all of its functions (vfio_group_fops_open,
+        No driver of the kernel may have a part of the group (Documentation/driver-api/vfio.rst).
+        One program at a time opens it, with all of its functions (vfio_group_fops_open,
         drivers/vfio/group.c).
         """
         held = [f"{name} ({driver})" for name, driver in group.others if _keeps(driver)]
@@ -200,11 +201,11 @@ def _above(card: Card) -> PciAddress | None:
 
 
 def hidden(spec: PoolSpec) -> Iterator[str]:
-    """Yield a reason against a pool whose devices open nothing in a pod's own network namespace.
+    """Yield the reason against a pool whose devices cannot be opened from a pod's own namespace.
 
-    ib_device_get_by_index and ib_uverbs_open let nobody in from another namespace
-    (rdma_dev_access_netns, drivers/infiniband/core/device.c). A mode that owns its cards moves the
-    device into the pod.
+    In RDMA namespace mode exclusive ib_device_get_by_index and ib_uverbs_open refuse another
+    namespace (rdma_dev_access_netns, drivers/infiniband/core/device.c). A mode that owns its cards
+    moves the device into the pod.
     """
     if not terms(spec).owns and not spec.host_network:
         yield (
@@ -235,7 +236,7 @@ LEAVING = "its card is to have another number of virtual functions"
 class NodeFacts(Frozen):
     """The facts about a node at one moment, from which `evaluate` judges it.
 
-    Outside the agent only `survey`, `cards`, `specs` and `function_specs` are known.
+    Outside the agent only `survey`, `cards`, `specs`, `function_specs` and `missing` may be known.
     """
 
     survey: Survey
@@ -264,7 +265,7 @@ class NodeVerdict(Frozen):
     pools: tuple[Pool, ...]
     clashes: tuple[Clash, ...]
     assessment: absence.Assessment
-    taken: tuple[str, ...]  # cards that pods hold by another resource
+    taken: tuple[str, ...]  # cards that pods hold by an earlier spec, see `not_free`
     beyond: tuple[str, ...]  # ranges that choose functions which are not there
     spared: tuple[str, ...]  # cards that the node cannot do without
     dynamic: tuple[str, ...]  # free cards to which another program gives addresses
@@ -316,7 +317,7 @@ def node_cards(survey: Survey) -> tuple[Card, ...]:
 
 
 def _seen(card: Card, facts: NodeFacts) -> Card:
-    """Return the card with a reason if it is inside a pod, gone, or to be removed."""
+    """Return the card with reasons for a bad link inside a pod, its absence or its removal."""
     if inside := facts.inside.get(card.id):
         card = absence.inside_pod(card, *inside)
     card = _gone(card, facts)

@@ -1,4 +1,4 @@
-"""Makes the pools of a node: meets each PoolSpec with the cards that the node has.
+"""Makes the pools of a node: gives each PoolSpec its cards, and finds specs that disagree.
 
 Reads the cards of pools/rules/selection; adapters/kubelet sends the resulting Offer. The same
 specs and the same node make the same pools, so a caller may compute them again whenever something
@@ -103,12 +103,12 @@ def _candidates(
 def offer(pool: model.Pool) -> model.Offer:
     """Return the Offer that the kubelet receives for `pool`.
 
-    The kubelet asks before a container starts where that waits for a network, or for kernel
-    limits. An Offer of a pool that claims serve has no share, so that the scheduler takes the way
-    of claims (allocatable 0), and is not gated: the kubelet would refuse a container that has no
-    share (kubernetes@v1.36.3 devicemanager/manager.go, callPreStartContainerIfNeeded). It stays
-    registered: without that the kubelet would refuse the pods of claims as long as older pods hold
-    shares (GetDeviceRunContainerOptions): docs/decisions/0107.
+    It is gated, so the kubelet calls PreStartContainer, where a container waits for a network or
+    for kernel limits. An Offer of a pool that claims serve has no share, so that the scheduler uses
+    claims (allocatable 0). It is not gated either, for the kubelet would refuse a container that
+    has no share (kubernetes@v1.36.3 devicemanager/manager.go, callPreStartContainerIfNeeded). It
+    stays registered: without that the kubelet would refuse the pods of claims as long as older pods
+    hold shares (GetDeviceRunContainerOptions): docs/decisions/0107.
     """
     if pool.spec.serve is model.Serving.CLAIMS:
         return model.Offer(pool.spec.resource, ())
@@ -153,7 +153,10 @@ def with_defaults(spec: model.PoolSpec) -> model.PoolSpec:
 
 
 def faults(specs: Sequence[model.PoolSpec]) -> tuple[Refused, ...]:
-    """Return refusals of specs that contradict each other on every node, in their order."""
+    """Return refusals of specs with too many shares, or that contradict each other on every node.
+
+    They are in the order of the specs.
+    """
     refusals: list[Refused] = []
     for index, spec in enumerate(specs):
         most = MODES[spec.mode].most
@@ -185,7 +188,7 @@ def warnings(specs: Sequence[model.PoolSpec]) -> tuple[str, ...]:
 
 
 def _beside(spec: model.PoolSpec, before: Sequence[model.PoolSpec]) -> Iterator[Refused]:
-    """Yield refusals of `spec` beside earlier ones: same resource, or cards owned by one."""
+    """Yield refusals of `spec` beside earlier ones: one resource twice, or a card that one owns."""
     if twin := next((first for first in before if first.resource == spec.resource), None):
         problem = f"the resource {spec.resource} is given twice"
         remedy = f"Rename one, the first is {twin.source}"
@@ -260,7 +263,7 @@ def _crossing(
 def node_specs(
     policies: Iterable[model.ClusterNodePolicy], labels: Iterable[tuple[str, str]]
 ) -> model.NodeSpecs:
-    """Return the pools and functions that policies want on a node with these labels."""
+    """Return the pools, functions and rails that policies want on a node with these labels."""
     node_labels = frozenset(labels)
     own = sorted(  # the winner of each pair first
         (policy for policy in policies if node_labels.issuperset(policy.selector)),

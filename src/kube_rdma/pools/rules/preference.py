@@ -2,8 +2,8 @@
 
 The kubelet asks before Allocate, for the shares of the NUMA nodes that its topology manager has
 chosen, or for all of them. It takes of the answer what is among those it named and fills up at
-random (devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go), so an answer is complete or
-a refusal.
+random (devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go). So an answer is complete or a
+refusal.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ def prefer(
 ) -> tuple[ShareId, ...]:
     """Return the preferred `size` of the available shares, those of `must` first.
 
-    `must` is what the pod's init containers leave to this one (must_include_deviceIDs).
-    Every policy but PACK takes a share of each rail before the second one of any, for a job that
-    asks for four wants four. A share of the pool that is neither available nor a must counts as in
-    use. One that is unhealthy or not of the pool is given only as a must. `gpus` are those still
-    free; without any NUMA is LEAST_LOADED. Raise Refused for what nobody can choose.
+    `must` is what the pod's init containers leave to this one (must_include_deviceIDs). Every
+    policy but PACK takes a share of each rail before the second one of any. A job that asks for
+    four shares wants the ports of four cards. A share of the pool that is neither available nor a
+    must counts as in use. One that is unhealthy or not of the pool is given only as a must. `gpus`
+    are those still free; without any, NUMA works as LEAST_LOADED. Raise Refused for a request that
+    no choice of shares can meet.
     """
     free, held = set(available), tuple(dict.fromkeys(must))
     _check(pool, free, held, size)
@@ -69,7 +70,7 @@ def prefer(
 
 
 def _key(policy: Preference, rail: _Rail, given: int) -> tuple[int, ...]:
-    """Return the key that sorts rails by a policy; `given` counts shares chosen so far."""
+    """Return the key that sorts rails by a policy; `given` counts its shares chosen so far."""
     took = rail.took + given
     load = rail.used + took
     if policy is Preference.PACK:

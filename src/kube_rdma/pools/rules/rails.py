@@ -1,10 +1,10 @@
 """Numbers the rails of a node's cards, so that no other card's fate changes a card's number.
 
-Stands between pools/rules/pools, whose cards it numbers, and the addresses of pods, which rails
+It stands between pools/rules/pools, whose cards it numbers, and the addresses of pods, which rails
 choose. By themselves cards are numbered by address, the same on all nodes of one kind. A card that
-is gone keeps its number, and one that firmware gave another address is known by its node GUID. One
-that comes between others would shift them, so while pods hold cards it has a number behind all
-others, and its own when the node is idle. A policy may list the cards instead.
+is gone keeps its number, and one that firmware gave another address is known by its node GUID. A
+new card between others would shift them. So while pods hold cards it has a number behind all
+others, and its own place when the node is idle. A policy may list the cards instead.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def recorded(
     idle: bool,
     boot: str = "",
 ) -> RailRecord:
-    """Return the record of rails after this look at the node.
+    """Return the record of rails after one more survey of the node.
 
-    `offered` are the cards of all pools, `node` all that the node has, `listed` what the policy
-    lists. `idle`: it is certain that no pod holds a card. `boot` identifies this start of the
-    node, empty when it is not known.
+    `offered` are the cards of all pools, `node` all that the node has, `listed` the order that the
+    configuration lists. `idle`: it is certain that no pod holds a card. `boot` identifies this
+    start of the node, empty when it is not known.
     """
     guids = _guids(node)
     at = _recognized(before, guids)
@@ -70,7 +70,9 @@ def recorded(
 def numbers(
     record: RailRecord, node: Iterable[Card], listed: Sequence[str]
 ) -> Mapping[CardId, int]:
-    """Return the rail of each card of the node that has one, virtual functions included.
+    """Return the rail of each card that has one, virtual functions of the node included.
+
+    Recorded or listed cards have one also while they are gone.
 
     If `listed` has names, its order counts and other cards have no rail.
     """
@@ -154,7 +156,7 @@ def _name(address: CardId, before: RailRecord, guids: Mapping[CardId, str]) -> C
 
 
 def _moved(at: Mapping[CardId, CardId]) -> tuple[tuple[CardId, CardId], ...]:
-    """Return address and name of each card whose name is the address of another place."""
+    """Return address and name of each card whose name in the record is not its address."""
     return tuple(sorted((address, name) for address, name in at.items() if address != name))
 
 

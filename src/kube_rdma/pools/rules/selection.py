@@ -1,9 +1,8 @@
 """Makes cards of a survey's devices and functions, and decides which cards a pool means.
 
-A pool's selectors choose first, then what its mode can take. pools/rules/pools asks for every
-card; `config check` shows the sentence why a card is not in a pool. A selector is a choice inside
-a field and a demand across fields, as in the configurations of the shared and of the SR-IOV device
-plugin.
+A pool's selectors choose first, then what its mode can take. The module pools/rules/pools asks for
+every card, and `config check` shows why a card is not in a pool. One value of each given field has
+to match, as in the configurations of the shared and of the SR-IOV device plugin.
 """
 
 from __future__ import annotations
@@ -163,12 +162,12 @@ def spared(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
 def left_out(
     pools: Sequence[Pool], node: Sequence[Card], functions: Functions
 ) -> dict[CardId, str]:
-    """Return cards in no pool, each with the name that a selector probably has wrong for it.
+    """Return cards in no pool, each with a sentence on the name that a selector probably has wrong.
 
     Cards are left out on purpose too, such as those of storage, and a selector may name the cards
-    of several kinds of nodes. So a card counts if one of its model is in the pool, and names that
-    the node lacks count while there are no more of them than of such cards, and of names that it
-    has. While an interface is hidden inside of a pod nobody knows which names the node lacks.
+    of several kinds of nodes. So a card counts if another of its model is in the pool. Names that
+    the node lacks count while they are no more than such cards, and than the names that it has.
+    While an interface is hidden inside of a pod nobody knows which names the node lacks.
     """
     pooled = {card.id for pool in pools for card in pool.cards}
     found: dict[CardId, str] = {}

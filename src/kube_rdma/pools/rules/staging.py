@@ -1,14 +1,15 @@
 """Decides which specs can be met now, and which have to wait for pods to end.
 
-Stands between the documents (a ConfigMap, a node label) and pools/rules/pools. What a share is
-must not change below a pod that holds one: its card may sit inside the pod, and share ids mean
-other things in another mode. So a resource that changes its mode waits until no pod of the node
-holds any share of kube-rdma; what comes, goes or changes its cards does not.
+It stands between the documents (a file, NodePolicies, a node label) and pools/rules/pools. What a
+share means must not change while a pod holds one. Its card may sit inside the pod, and share ids
+mean other things in another mode. So a resource that changes its mode, `bind` or `attach` waits
+until no pod of the node holds any share of kube-rdma. A resource that comes, goes or changes its
+cards does not wait.
 
-What a resource was is remembered over the agent's end (agent/changes) and, when no document
-names it any more, as long as pods hold it: it may come back in another mode, as the node's label
-does at every start. Where nothing is remembered, the share ids that pods hold tell as much as they
-can: those of another kind of mode keep the resource from being offered.
+The spec of a resource is remembered while the agent restarts (agent/changes). It is also remembered
+while pods hold shares of a resource that no document names any more. Such a resource may come back
+in another mode, as the node's label does at every start. Where nothing is remembered, share ids
+that pods hold and that belong to another kind of mode keep the resource from being offered.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ class PendingPool(Frozen):
 
 
 class ModeChange(Frozen):
-    """The replacement of a pool's spec by one of another mode, which takes effect at once."""
+    """The replacement of a pool's spec by one of another mode, bind or attach, in force at once."""
 
     before: PoolSpec
     now: PoolSpec
 
     def __str__(self) -> str:
-        """Return a sentence with both modes of the pool, for the log and the node's event."""
+        """Return a sentence on the pool before and now, for the log and the node's event."""
         before, after = _told_apart(self.before, self.now)
         return f"{self.now.resource} is in {after} ({self.now.source}) now, it was in {before}"
 
@@ -77,7 +78,7 @@ def stage(
     *,
     durable: bool = True,
 ) -> StagedPools:
-    """Return the specs to put in force; `now` are the specs that the last call returned.
+    """Return the specs to put in force; `now` are those that the last call `remembered`.
 
     `holdings` says who holds shares, None if unknown. While a change of mode waits, all other
     changes take effect. If not `durable`, no mode is changed, for the change could not be recorded.
