@@ -1,8 +1,7 @@
 """Opens what the agent works with on a real node, as the command's options name it.
 
-What is missing is not an error but a smaller agent: each part that cannot be opened is logged once,
-with what it costs. Only the kubelet's folder of device plugins has to be there, and for --claims
-its plugins_registry.
+What is missing is not an error but a smaller agent, and the log says once why a part is missing.
+Only the kubelet's folder of device plugins has to be there, and for --claims its plugins_registry.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ class AgentOptions(Frozen, kw_only=True):
 
 @asynccontextmanager
 async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
-    """Yield all dependencies of the agent, opened by its options; raise Refused if unusable."""
+    """Yield all dependencies of the agent by its options; raise Refused if they cannot be met."""
     root = options.kubelet_root
     folders = find_folders(KNOWN if root is None else (root, FIXED))
     kubelet = KubeletView(PodResources(folders.pod_resources) if folders.pod_resources else None)

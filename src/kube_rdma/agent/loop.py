@@ -136,9 +136,9 @@ def _cause(group: BaseExceptionGroup) -> KubeError | None:
 class AbsentCards:
     """The cards of which a part is missing on the node, and since when (pools/rules/absence).
 
-    Pods have a card from Allocate to their end by the kubelet, by late binding or by claims. They
-    have it by the records of attachments, which are on the disk before the first interface moves.
-    `records` return the cards of pods, None while they cannot be read.
+    By the kubelet pods have a card from Allocate to their end. Late binding, prepared claims and
+    attachments also record which cards pods have; an attachment is on the disk before the first
+    interface moves. `records` return the cards of pods, None while they cannot be read.
     """
 
     def __init__(self, records: Sequence[Callable[[], frozenset[CardId] | None]]) -> None:

@@ -88,7 +88,7 @@ class ElectionLease:
     async def read(self) -> ElectionRecord | None:
         """Return the election's record in the Lease; None without the object.
 
-        Raise as `Cluster.get`.
+        Raise KubeError if it cannot be read.
         """
         self._stored = await self._cluster.get(ELECTION, self.name, self.namespace)
         return self._stored.spec if self._stored else None
@@ -96,7 +96,7 @@ class ElectionLease:
     async def write(self, record: ElectionRecord) -> bool:
         """Write the election's record; return False if another copy wrote first.
 
-        Raise as Cluster.replace.
+        Raise KubeError if it cannot be written for another reason.
         """
         try:
             if self._stored is None:

@@ -125,9 +125,9 @@ async def retire_drivers(cluster: Cluster, namespace: str) -> None:
 async def retire_webhook(cluster: Cluster, namespace: str, fullname: str = "") -> None:
     """Delete the webhook configurations that an earlier version of this installation left.
 
-    Its Secret is owned by one of them, so Kubernetes deletes it too. It needs the verbs get and
-    delete of both by name. The roles of an older chart do not have these: then the log says so.
-    Another installation's of the same name stay.
+    One of them owns the webhook's Secret, so Kubernetes deletes that too. It needs the verbs get
+    and delete of both by name. The roles of an older chart do not have these: then the log says so.
+    Configurations of another installation with the same name stay.
     """
     name = f"{fullname}.{FORMER_WEBHOOK}" if fullname else FORMER_WEBHOOK
     ours = WebhookService(namespace, f"{fullname or 'kube-rdma'}-admission")

@@ -42,7 +42,7 @@ def nodes_page(
 ) -> Page:
     """Return a line for each port of the nodes' devices, `most` of them (None: all).
 
-    Then the state of the others, and the nodes that did not answer.
+    The state of the others follows, then the nodes that did not answer.
     """
     shown = tuple(
         PageRow(

@@ -11,7 +11,7 @@ from kube_base.errors import Unavailable
 
 
 class HardwareGone(Unavailable):
-    """A piece of hardware was found neither on the node nor in pods.
+    """The error for hardware that was found neither on the node nor in pods.
 
     It may come back, unless it is gone `for_good`.
     """
@@ -22,7 +22,7 @@ class HardwareGone(Unavailable):
 
 
 class Outdated(Unavailable):
-    """A device that a container was given at its start, and that belongs to another one by now.
+    """The error for a device that a container got at its start and that is another one's by now.
 
     Trying again seldom helps: only a new pod is given what is right.
     """

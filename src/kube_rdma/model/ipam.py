@@ -47,7 +47,7 @@ def is_default(to: Subnet) -> bool:
 def gid_of(address: Address) -> str:
     """Return the RoCE GID of an address as sysfs prints it: IPv4 mapped into IPv6, IPv6 itself.
 
-    (rdma_ip2gid, include/rdma/ib_addr.h.)
+    The kernel makes it so in rdma_ip2gid (include/rdma/ib_addr.h).
     """
     if isinstance(address, IPv4Address):
         return IPv6Address(f"::ffff:{address}").exploded

@@ -1,6 +1,7 @@
 """Defines the survey: the one picture of a node that everything else is computed from.
 
-adapters/kernel takes it, pools/rules/discovery judges it, hardware/views/table shows it.
+hardware/survey takes it by way of adapters/kernel, pools/rules/discovery judges it,
+hardware/views/table shows it.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ class Survey(Frozen):
         return replace(self, devices=tuple(map(told, self.devices)))
 
     def with_uses(self, uses: Mapping[str, Use]) -> Survey:
-        """Return the Survey with new uses of interfaces, given by the interfaces' names."""
+        """Return the Survey with new uses of interfaces, given by the interfaces' names.
+
+        Of a function that has one of the names, interfaces without a name there get no use (None).
+        """
         return self.with_netdevs(uses, lambda one: replace(one, use=uses.get(one.name)))
 
     def with_netdevs(self, names: Container[str], change: Callable[[Netdev], Netdev]) -> Survey:

@@ -100,7 +100,7 @@ async def all_reports(
 def _stays(pod: kinds.FullPod, drain: operator.DrainPolicy) -> bool:
     """Return whether a pod cannot be drained.
 
-    It would come back at once, or kubectl drain would refuse it with these options.
+    Such a pod would come back at once, or kubectl drain would refuse it with these options.
     """
     daemon = any(owner.kind == "DaemonSet" for owner in pod.owners)
     if daemon or pod.annotation(MIRROR) is not None:

@@ -1,1 +1,1 @@
-"""Keeps the agent's marks on its Node object: labels, taint, condition, report, policies."""
+"""Keeps what the cluster knows of the agent's node: labels, taint, condition, report, policies."""

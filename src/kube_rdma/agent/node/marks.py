@@ -69,7 +69,7 @@ class CardCondition(NodeKeeper[NodeCondition | None]):
 class StartupTaint(NodeKeeper[Mapping[str, int]]):
     """A remover of the Node's startup taint, once the healthy shares are allocatable.
 
-    What is wanted are these shares.
+    Its wanted value is the number of these shares, by resource.
     """
 
     part = "startup taint"

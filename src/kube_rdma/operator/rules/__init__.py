@@ -1,1 +1,1 @@
-"""Decides which DaemonSets a policy means, and what their state says."""
+"""Decides which DaemonSets a policy wants, how drivers change, and what the state of both is."""

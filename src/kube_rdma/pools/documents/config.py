@@ -119,8 +119,8 @@ def schema(name: str) -> str:
 def schema_text(model: type[Typed]) -> str:
     """Return the JSON Schema of a model as text.
 
-    It keeps the descriptions of fields. Those of nested models are left out, for they are for
-    developers.
+    It keeps the descriptions of fields. The docstrings of nested models are left out, for they are
+    for developers.
     """
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     made = untitled(model)

@@ -1,9 +1,9 @@
 """Reads the dialect ``{"mode": "hca"}``: config.json of the SCC document and of plugin v0.1.0.
 
-The SCC ConfigMap (`rdma-devices`, key config.json) holds nothing but the mode. That pods use the
-host's network, as the ACK document demands, is kube-rdma's own field. Shares are called 0, 1, … as
-by the shared device plugin v0.1.0 (server.go of k8s-rdma-sriov-dev-plugin), so that either takes
-over a node.
+The SCC ConfigMap (`rdma-devices`, key config.json) holds nothing but the mode. The field
+hostNetwork is kube-rdma's own: it says that pods use the host's network, as the ACK document
+demands. Shares are called 0, 1, … as by the shared device plugin v0.1.0 (server.go of
+k8s-rdma-sriov-dev-plugin), so that either takes over a node.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Links:
         return self._netdevs.get(port.netdev or "")
 
     def idle(self, device: Device) -> str | None:
-        """Return why no port of a device is ACTIVE; None if one is, or if the device has none."""
+        """Return why no port of a device is ACTIVE; None if one is, or if it has no ports."""
         own = device.own_ports
         if not own or any(port.state is PortState.ACTIVE for port in own):
             return None

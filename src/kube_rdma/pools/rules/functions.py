@@ -222,8 +222,8 @@ class _Node(Frozen):
     def _busy(self, netdev: Netdev) -> str | None:
         """Return which use of an interface by the node or a pod has to end first; None if unused.
 
-        Being up is no use by itself, for trying a card out sets its functions up, except where
-        nothing else is known of the interface.
+        Being up is no use by itself, for people set interfaces up to try a card out. It counts only
+        where nothing else is known of the interface.
         """
         use = self.uses.get(netdev.name)
         if use is None:

@@ -26,7 +26,7 @@ class Takes(StrEnum):
 
 
 class ModeRow(Frozen):
-    """The properties of one mode, with defaults for those that it leaves out."""
+    """The properties of one mode, with defaults for properties that a row leaves out."""
 
     takes: Takes
     prefer: Preference

@@ -42,8 +42,8 @@ class Nearness(StrEnum):
 def nearness(a: PciPosition, b: PciPosition) -> Nearness:
     """Return how near two PCI functions are to each other, in either order.
 
-    Functions whose NUMA node the kernel does not know count as on one: without NUMA a machine
-    reports that for all.
+    Two functions whose NUMA nodes the kernel does not know count as on the same one: without NUMA a
+    machine reports that for all.
     """
     if a.pci == b.pci:
         return Nearness.SELF
@@ -189,7 +189,7 @@ def is_gpu(resource: str) -> bool:
 def free_gpus(
     allocatable: Sequence[Allocatable], holdings: Sequence[Holding], gpus: Sequence[Gpu]
 ) -> tuple[FreeGpu, ...]:
-    """Return the GPUs that no container holds."""
+    """Return the GPUs of device plugins that no container holds."""
     held = {(one.resource, share) for one in holdings for share in one.shares}
     return tuple(
         FreeGpu(one.numa_nodes, _position(one.share, gpus))

@@ -1,8 +1,8 @@
 """Makes the pools of a node: gives each PoolSpec its cards, and finds specs that disagree.
 
-Reads the cards of pools/rules/selection; adapters/kubelet sends the resulting Offer. The same
-specs and the same node make the same pools, so a caller may compute them again whenever something
-changed, and compare.
+It takes the cards that pools/rules/selection makes; adapters/kubelet sends the resulting Offer. The
+same specs and the same node make the same pools, so a caller may compute them again whenever
+something changed, and compare.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ It stands between pools/rules/pools, whose cards it numbers, and the addresses o
 choose. By themselves cards are numbered by address, the same on all nodes of one kind. A card that
 is gone keeps its number, and one that firmware gave another address is known by its node GUID. A
 new card between others would shift them. So while pods hold cards it has a number behind all
-others, and its own place when the node is idle. A policy may list the cards instead.
+others, and its own place when the node is idle. The configuration may list the cards instead.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def numbers(
 
 
 def places_of(record: RailRecord) -> tuple[tuple[str, CardId], ...]:
-    """Return pairs of rail and physical card, by entries of the policy's list, else by numbers.
+    """Return pairs of rail and physical card, by entries of the configured list, else by numbers.
 
     A soft device without a function is left out: it is out of sight while a pod has it.
     """
