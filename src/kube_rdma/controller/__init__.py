@@ -1,4 +1,4 @@
 """Composes the controller: one copy leads, its parts stand behind walls.
 
-Only the command `kube-rdma controller` imports it.
+Only commands import it: `kube-rdma controller`, and those that wait for agents or end them.
 """

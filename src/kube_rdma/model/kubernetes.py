@@ -32,7 +32,7 @@ class NamespacedName(Frozen):
 
 
 class Taint(Frozen):
-    """A taint of a node or a device; `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
+    """A taint of a node; `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str
     effect: str

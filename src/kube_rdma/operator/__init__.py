@@ -1,4 +1,4 @@
 """Turns a NicClusterPolicy into DaemonSets and says in its status how far that is.
 
-The controller and commands import it.
+The controller, commands and other capabilities above it import it, such as reports and claims.
 """
