@@ -2,10 +2,10 @@
 
     namespaces ─► agents' pods ─► exec `doctor --collect -` ─► bundles ─► doctor/rules/diagnose
 
-cli/doctor calls it from wherever the API server is reached, and cli/top. An agent's container has
-the mounts and rights that a doctor needs; the agent itself is not asked. Its output is foreign
-text, with a bound of bytes and of seconds, and is decoded as a bundle is. A node that hangs costs
-its own time, and none of the others'.
+cli/doctor and cli/top call it from wherever the API server is reached. An agent's container has the
+mounts and rights that a doctor needs; the agent itself is not asked. Its output is foreign text,
+with a bound of bytes and of seconds, and is decoded as a bundle is. A node that hangs costs its own
+time, and none of the others'.
 """
 
 from __future__ import annotations
@@ -104,8 +104,9 @@ class Agents:
     async def pod(self, pod: PodName) -> Observation:
         """Return the Observation of the pod's node, with the pod in it.
 
-        Raise Refused or Unavailable. Agents may read all pods; so a caller without that right has
-        any agent read the pod to learn its node.
+        Raise Refused where there is no such pod, or no agent on its node. Raise Unavailable where
+        the pod is on no node yet, or the agent does not answer. Agents may read all pods; so a
+        caller without that right has any agent read the pod to learn its node.
         """
         target = f"pod/{pod.namespace}/{pod.name}"
         own = await self._observed(pod)  # with its Events, which an agent may not read
@@ -148,7 +149,11 @@ class Agents:
         return replace(seen, node=node)  # whatever it calls itself
 
     async def output(self, node: str, argv: Sequence[str]) -> str:
-        """Run a command in the node's agent and return its output; raise Refused or Unavailable."""
+        """Run a command in the node's agent and return its output.
+
+        Raise Refused where the node has no agent or the caller may not exec. Raise Unavailable
+        where the agent does not run, or the command fails or takes too long.
+        """
         agent = self._agent(node)
         run = self._commands.run(agent.namespace, agent.name, argv, container=agent.container)
         try:
@@ -177,7 +182,7 @@ class Agents:
 async def find_agents(
     cluster: Cluster, namespaces: Sequence[str], at_once: int = AT_ONCE, seconds: float = PATIENCE
 ) -> Agents:
-    """Return the agents in those of the namespaces that may be read.
+    """Return the agents in the namespaces whose pods may be listed.
 
     Raise Refused where no agent is found.
     """

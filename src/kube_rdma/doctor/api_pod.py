@@ -45,7 +45,7 @@ async def pod_by_api(
 async def observed_pod(
     cluster: Cluster, template: PodTemplate, whole: FullPod, resources: Iterable[str] = ()
 ) -> model.ObservedPod:
-    """Return what a Pod object tells the doctor; of a waiting pod, also the reason from Events."""
+    """Return what a Pod object tells the doctor, and why the pod does not run if it does not."""
     pod = PodName(template.namespace, template.name)
     phase = status_of(whole).phase
     status = whole.annotation(network_status.ANNOTATION) or ""
@@ -115,9 +115,9 @@ async def event_reason(
 
 
 def _silent(status: FullPodStatus) -> str:
-    """Return why a pod without Events waits: a waiting container's message, or an unmet condition.
+    """Return why a pod without Events waits: a waiting container's message.
 
-    Return "" where the status says neither.
+    Before containers have a status it is the message of an unmet condition. Return "" without one.
     """
     for container in status.container_statuses:
         waiting = container.state.waiting

@@ -34,7 +34,7 @@ Statistics = Callable[[], PortCounters]
 class InterfaceStatistics:
     """Reads the interface statistics of a node's RDMA cards, by port.
 
-    Soft devices are left out, for their interfaces are those of other cards.
+    Soft devices such as rxe are left out, for they sit on interfaces of other cards.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ async def watched_errors(
 def _counters(files: CounterFiles, statistics: PortCounters) -> PortCounters:
     """Return the counters of each port from sysfs, with the interface statistics of its driver.
 
-    No driver has one name in both.
+    No driver uses the same counter name in both.
     """
     ports = {
         (device.name, port.number): {**port.counters, **port.hw_counters}
@@ -105,7 +105,7 @@ def _counters(files: CounterFiles, statistics: PortCounters) -> PortCounters:
 
 
 class KernelReaders(Frozen):
-    """Functions that read what sysfs does not show; by default they ask this machine's kernel."""
+    """Functions that read what recorded sysfs trees lack; by default they ask this machine."""
 
     flow_control: Callable[[Iterable[tuple[str, str]]], tuple[ObservedFlowControl, ...]] = (
         read_flow_control
@@ -118,7 +118,7 @@ class KernelReaders(Frozen):
 async def read_beside_sysfs(
     survey: Survey, interval: float, readers: KernelReaders | None = None
 ) -> Observation:
-    """Return an Observation of just what sysfs does not show: counters, flow control, hypervisor.
+    """Return an Observation of only risen counters, flow control and whether it is a VM.
 
     The counters are watched for `interval` seconds. A part that cannot be read is named in
     `not_seen`.
@@ -140,5 +140,8 @@ async def read_beside_sysfs(
 
 
 def write_beside_sysfs(beside: Observation, tree: Path) -> None:
-    """Write an Observation of what sysfs does not show into a recorded tree; raise Refused."""
+    """Write an Observation of what sysfs lacks into a recorded tree.
+
+    Raise Refused where the file exists already or cannot be written.
+    """
     bundle.write(beside, tree / FILE)

@@ -1,7 +1,7 @@
 """Reads what the API server has for `kube-rdma doctor`: addresses, VKE's plugin, pods of agents.
 
-Each function is one kind and needs the verb get or list. Of other pods only the status annotation
-is looked at.
+Each function needs the verb get or list of the kinds that it reads. Of pods that run no agent only
+the status annotation counts, and whether they are over.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ async def vpc_cni_version(cluster: Cluster) -> str:
 
 
 async def address_uses(cluster: Cluster) -> tuple[AddressUse, ...]:
-    """Return the addresses of all unfinished pods on networks other than the cluster's own."""
+    """Return the addresses of pods on networks other than the cluster's own.
+
+    Pods that are over or being deleted are left out.
+    """
     pods = [one for one in await cluster.list(POD) if not one.deleting]
     return tuple(
         use
@@ -60,7 +63,7 @@ async def address_ranges(
 ) -> tuple[AddressRange, ...]:
     """Return the subnets of each network whose addresses come only from IPPools.
 
-    Where networks may not be listed, as by an agent, those of `uses` are read one by one.
+    Where networks may not be listed, as by an agent, the networks of `uses` are read one by one.
     """
     pools = await cluster.see(IP_POOL)
     subnets = {
@@ -108,7 +111,7 @@ def present(read: tuple[PodTemplate, FullPod] | None, pod: PodName) -> tuple[Pod
 
 
 async def agent_pods(cluster: Cluster, namespace: str, is_agent: IsAgent) -> tuple[AgentPod, ...]:
-    """Return the agents of a namespace that are on a node; raise Refused without the right."""
+    """Return the agents of a namespace that are on a node; raise Refused if listing is."""
     pods = await cluster.list(FULL_POD, Where(namespace=namespace))
     return tuple(agent for pod in pods if (agent := _agent(pod, is_agent)))
 

@@ -70,8 +70,7 @@ def with_containers(
 async def with_specs(seen: ObservedPod, whole: FullPod, socket: Path, host: Path) -> ObservedPod:
     """Add environment variables and device files from the container runtime where none were seen.
 
-    They are those that a container was made with. Raise Unavailable where the runtime cannot tell
-    them.
+    They are what the container was made with. Raise Unavailable where the runtime cannot tell it.
     """
     ids = container_ids(whole)
     made = {
@@ -101,7 +100,10 @@ def with_made(
 
 
 async def namespace_by_runtime(whole: FullPod, socket: Path) -> Path:
-    """Return the path of the pod's network namespace that the runtime names; raise Unavailable."""
+    """Return the path of the pod's network namespace, as the runtime names it.
+
+    Raise Unavailable where the runtime does not answer, or has no namespace of the pod.
+    """
     uid = uid_of(whole)
     for sandbox in await read_sandboxes(socket):
         if sandbox.ready and sandbox.uid == uid:
@@ -112,7 +114,7 @@ async def namespace_by_runtime(whole: FullPod, socket: Path) -> Path:
 
 
 def is_open(namespace: Path) -> bool:
-    """Return whether this process may open a namespace file; that of another one needs ptrace."""
+    """Return whether this process may open a namespace file; another's needs ptrace rights."""
     try:
         os.close(os.open(namespace, os.O_RDONLY | os.O_CLOEXEC))
     except OSError:
@@ -165,9 +167,9 @@ def _nodes(folder: Path) -> tuple[str, ...] | None:
 def _made_nodes(made: MadeContainer, dev: Path) -> tuple[str, ...] | None:
     """Return the device files that a container was made with, sorted, by its OCI spec.
 
-    None where a volume that is not the host's /dev hides them. runc makes the devices of the spec,
-    then mounts what lies deeper; over a bind mount at /dev it makes none
-    (libcontainer/rootfs_linux.go, needsSetupDev).
+    Return None where a volume that is not the host's /dev hides them, or where the host's own may
+    not be read. runc makes the devices of the spec, then mounts what lies deeper; over a bind mount
+    at /dev it makes none (libcontainer/rootfs_linux.go, needsSetupDev).
     """
     paths = {path for path in made.nodes if path.startswith(f"{DEVICES}/")}
     for at, source in made.mounts:

@@ -1,8 +1,8 @@
 """Collects the Observation of this node, and of a pod on it.
 
-cli/doctor calls observe; recorded.py does it for nodes of files. It reads what the agent reads, by
-the same adapters, and asks the agent nothing, for that may be what is ill. Each part is read by
-itself, so that one missing right hides one part. It changes nothing.
+cli/doctor calls observe; recorded.py does the same for nodes of files. It reads what the agent
+reads, by the same adapters, and asks the agent nothing, for that may be what is ill. Each part is
+read by itself, so that one missing right hides one part. It changes nothing.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def checked(
 
 
 def observed_links(below: Mapping[int, str] | None = None) -> tuple[model.ObservedLink, ...]:
-    """Return the links of this thread's network namespace; raise Unavailable.
+    """Return the links of this thread's network namespace; raise Unavailable if netlink fails.
 
     `below` has the names of the node's links by index, for the namespace of a pod.
     """
@@ -127,7 +127,7 @@ def noted(
 
 
 def observed_routes() -> tuple[model.ObservedRoute, ...]:
-    """Return the unicast routes of this thread's network namespace; raise Unavailable."""
+    """Return the unicast routes of this thread's namespace; raise Unavailable if netlink fails."""
     with rtnl_read.open_rtnl() as netlink:
         routes = rtnl_read.seen_routes(netlink, rtnl_read.seen_links(netlink))
     return tuple(

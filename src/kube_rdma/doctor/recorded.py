@@ -42,8 +42,8 @@ def of_cards(
 ) -> Observation:
     """Add PCIe links, bridges, IOMMU domains and the pools to an Observation.
 
-    The pools are those of the file `config`, else those that `recorded` returns. `sysfs` None reads
-    this node's. Faults of the file become refusals in the Observation.
+    The pools are read from the file `config`, else `recorded` returns them. Without `sysfs` this
+    node's own is read. Faults of the file become refusals in the Observation.
     """
     survey = seen.survey
     assert survey is not None
@@ -75,7 +75,7 @@ FILE = "doctor.json"
 def recorded_beside_sysfs(tree: SysfsRoot) -> Observation | None:
     """Return the counters, flow control and hypervisor that a tree records beside its sysfs.
 
-    None if it records none. Raise Refused for a record that cannot be read.
+    Return None if it records none. Raise Refused for a record that cannot be read.
     """
     if isinstance(tree, RecordedText):
         return bundle.decode(tree.read(FILE), FILE) if tree.holds(FILE) else None

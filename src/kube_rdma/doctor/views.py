@@ -1,7 +1,7 @@
 """Shows a Diagnosis, of a node or of all nodes, for people and programs: `kube-rdma doctor`.
 
-Roots come first, each with evidence, cause and fix, and in short the codes that follow from it;
-last what was not seen, where it matters, and one line that sums it up.
+Roots come first, each with evidence, cause and fix, and the codes that follow from it. Last come
+what was not seen, where it matters, and one line that sums it up.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _verdict(diagnosis: model.Diagnosis) -> str:
 
 
 def fleet_page(fleet: model.FleetDiagnosis) -> page.Page:
-    """Return the page about several nodes: shared Findings, and nodes that were not seen."""
+    """Return the page about several nodes: root Findings, and nodes that were hardly seen."""
     roots = [one for one in fleet.findings if not one.follows]
     answered = sum(one.diagnosis is not None for one in fleet.nodes)
     nodes = page.counted(len(fleet.nodes), "node")

@@ -1,7 +1,7 @@
 """Reads what decides about a pod or a claim at the API server, for `kube-rdma explain`.
 
-Each function says in its requests which rights it needs: get or list of one kind. A part that may
-not be read raises, and explain/evidence notes it.
+Each function needs the right to get or list the kinds that it requests. It raises an error for a
+part that may not be read, and explain/evidence notes that.
 """
 
 from __future__ import annotations

@@ -70,8 +70,9 @@ async def explain_pod(
 ) -> PodEvidence:
     """Return the evidence about an existing pod.
 
-    Raise Refused where the pod does not exist, or is not on `node`. Without an API server the
-    agent's records on this machine are used; without these its error is raised.
+    Raise Refused where the pod does not exist, or is not on `node`. Where the API server refuses or
+    does not answer, the agent's records on this machine are used. Without records its error is
+    raised.
     """
     async with AsyncExitStack() as stack:
         try:
@@ -158,7 +159,7 @@ class _EvidenceReader:
         self._reader = PartReader(worded=first_sentence)
 
     async def pod(self, template: PodTemplate, whole: FullPod) -> PodEvidence:
-        """Return the evidence about a pod that exists; raise Unavailable."""
+        """Return the evidence about a pod; raise Unavailable if the API server does not answer."""
         pod, where = PodName(template.namespace, template.name), whole.spec.node_name
         seen = await observed_pod(self._cluster, template, whole)
         attached = whole.annotation(network_status.OWN_ANNOTATION) or ""
@@ -196,8 +197,8 @@ class _EvidenceReader:
     async def judged(self, evidence: PodEvidence) -> PodEvidence:
         """Add the meaning of annotations and networks, and the Findings of the admission rules.
 
-        The pools are the node's. Without a node they are those of the NodePolicies that the pod can
-        come to. A network of another tenant is refused.
+        The pools are the node's. Without a node they are the pools of all NodePolicies, as far as
+        the pod can come to their nodes. A network of another tenant is refused.
         """
         cluster, reader = self._cluster, self._reader
         exact = evidence.basis is not None and evidence.basis.exact
@@ -213,7 +214,7 @@ class _EvidenceReader:
         return replace(full, findings=judged, not_seen=tuple(reader.not_seen))
 
     async def node(self, name: str, pod: PodName | None = None) -> NodeBasis | None:
-        """Return the node to plan `pod` for, with what other pods hold; None without a node."""
+        """Return the node to plan `pod` for, with what other pods hold; None if unknown."""
         seen = await self._alone(name)
         others_on = partial(objects.others_on, self._cluster, name, pod)
         others = await self._reader.asked("other pods", others_on)
@@ -241,7 +242,10 @@ class _EvidenceReader:
 
 
 async def _claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | None:
-    """Return a pod's ResourceClaims and their devices; None if it has none; raise KubeError."""
+    """Return a pod's ResourceClaims and their devices; None if it has none.
+
+    Raise KubeError where they cannot be read.
+    """
     claims = await claims_of_pod(cluster, pod)
     if claims is None or not claims.claims:
         return None
@@ -262,7 +266,8 @@ async def _claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | N
 def _records(state: Path, pod: PodName, uid: str = "") -> Records:
     """Return the attachments and the bindings that the agent of this machine recorded for a pod.
 
-    Each is None where there is no record. With `uid` only records of the pod with that uid count.
+    Each is None where there is no record or it cannot be read. With `uid` only records of the pod
+    with that uid count.
     """
     try:
         attachments = recorded(state, pod, uid)
@@ -276,7 +281,7 @@ def _records(state: Path, pod: PodName, uid: str = "") -> Records:
 def node_here(name: str, state: Path) -> NodeBasis | None:
     """Return the node of this machine as its kernel shows it now.
 
-    None where no agent has recorded which pools it serves, or the kernel cannot be asked.
+    Return None where no agent has recorded which pools it serves, or the kernel cannot be asked.
     """
     try:
         record = applied_pools(state)

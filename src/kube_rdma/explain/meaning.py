@@ -1,6 +1,6 @@
 """Says what a pod's annotations mean, whatever source has the documents that they name.
 
-Part of explain: networks.py looks in a cluster, recorded.py in files. It makes nothing.
+networks.py hands in the documents of a cluster, recorded.py those of files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ListedNetworks(annotated_networks.NamedNetworks, Protocol):
     """A source of networks by name, which can also list the names."""
 
     async def others(self, namespaces: Iterable[str]) -> tuple[str, ...]:
-        """Return the names of all networks that can be seen, at least those of these namespaces."""
+        """Return the names of networks that can be listed: of all namespaces, else of these."""
 
 
 async def with_meaning(
@@ -38,8 +38,8 @@ async def with_meaning(
 ) -> PodEvidence:
     """Return the evidence with the networks that the pod asks for; raise nothing.
 
-    `global_namespaces` is as for `meant`. Refusals are in the returned evidence. Parts that could
-    not be read are also noted with the reader.
+    `global_namespaces` is as for annotated_networks.meant. Refusals are in the returned evidence.
+    Parts that could not be read are also noted with the reader.
     """
     seen = evidence
     template = evidence.template

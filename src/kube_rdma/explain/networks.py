@@ -31,7 +31,7 @@ from kube_rdma.resources.reader import agents
 
 
 class _Documents:
-    """Network definitions of a cluster, and CNI configuration of the node if this is the node."""
+    """Network definitions of a cluster, and CNI configuration if the node is this machine."""
 
     def __init__(
         self, cluster: Cluster, confs: tuple[ConfFile, ...], pools: Mapping[PoolName, IPPool]
@@ -68,7 +68,7 @@ class _Documents:
         Return () where none may be listed.
         """
         for places in (("",), tuple(namespaces)):
-            with suppress(KubeError):  # only a guess hangs on them
+            with suppress(KubeError):  # only "did you mean" needs them
                 return tuple([one for place in places for one in await self._networks.names(place)])
         return ()
 
@@ -96,7 +96,7 @@ async def with_documents(
 
 
 async def read_pools(cluster: Cluster) -> dict[PoolName, IPPool]:
-    """Return the IPPools of the cluster by name; raise KubeError."""
+    """Return the IPPools of the cluster by name; raise KubeError if they cannot be read."""
     parsed = await cluster.see(IP_POOL)
     return {PoolName(one.name): ip_pool.named(one.spec, one.name) for one in parsed.objects}
 

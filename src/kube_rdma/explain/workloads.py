@@ -1,7 +1,7 @@
 """Reads a workload of the cluster by KIND/NAME, as kubectl calls kinds, with its pods.
 
-cli/explain and cli/why take the first pod that waits, else one; of a workload without pods its
-template. It needs get of the kind, and list pods.
+cli/explain and cli/why take the first pod that waits, else another one; of a workload without pods
+they take its template. It needs the rights to get the kind and to list pods.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def kinds() -> Mapping[str, ObjectKind[None, None]]:
 async def read_workload(
     cluster: Cluster, kind: ObjectKind[None, None], namespace: str, name: str
 ) -> tuple[Document, PodName | None]:
-    """Return a workload and its pod that says most, None without a pod.
+    """Return a workload and its first pod by phase, Pending before all others; None without one.
 
     Raise Refused where there is no such workload.
     """

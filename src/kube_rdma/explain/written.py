@@ -29,7 +29,10 @@ class WrittenPod(Frozen):
     around: tuple[Finding, ...] = ()  # about annotations that no pod gets
 
     def placed(self, evidence: PodEvidence) -> PodEvidence:
-        """Return the evidence whose admission Findings name line and column of the document."""
+        """Return the evidence with line and column of the document in its admission Findings.
+
+        Findings about annotations that no pod gets are added.
+        """
         own = (replace(one, subject=self.section.where(one.path)) for one in evidence.findings)
         return replace(evidence, findings=(*own, *self.around))
 
@@ -40,8 +43,8 @@ def written_pods(
     """Yield all pods that documents describe.
 
     A pod is in `namespace`, else in its own namespace, else in the `usual` one. Raise Refused for a
-    pod that Kubernetes would not take. A pod that another project's controller may complete is left
-    out.
+    faulty pod of Kubernetes' own kinds. A faulty pod that another project's controller may complete
+    is left out.
     """
     for document in documents:
         for manifest in manifests.manifests(document):

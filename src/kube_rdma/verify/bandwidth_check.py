@@ -1,7 +1,7 @@
 """The object ``kind: BandwidthCheck``: RDMA from pod to pod, measured by the controller.
 
-Its spec says what the options of `kube-rdma verify` say, in the namespace whose pods are measured;
-fields that contradict each other are refused here, and by the API server in CEL. Its status, whose
+Its spec says what the options of `kube-rdma verify` say, in the namespace whose pods are measured.
+Fields that contradict each other are refused here, and by the API server in CEL. Its status, whose
 shapes are in model/verify, is written run by run.
 """
 
@@ -105,7 +105,7 @@ def decode(data: bytes) -> verify.BandwidthCheckStatus:
     """Decode a status from JSON; raise ValueError if it has another structure."""
     document = decoded(data)
     if isinstance(document, dict) and isinstance(suspects := document.get("suspects"), list):
-        # Before they had fields they were names; the next run says them anew.
+        # Older releases wrote suspects as names; the next run writes them anew.
         document["suspects"] = [each for each in suspects if not isinstance(each, str)]
     return decoded(msgspec.json.encode(document), verify.BandwidthCheckStatus)
 

@@ -1,14 +1,13 @@
-"""Does the BandwidthChecks of a cluster: those of a namespace one after the other, each in turns.
+"""Runs the BandwidthChecks of a cluster: one of each namespace at a time, and those in turns.
 
     watch ─► which is due first (verify/rules/pairs) ─► status: Measuring ─► as `kube-rdma verify`
       ─► status with figures, Event
 
-Two at once would slow each other, so one measures at a time. After each turn
-(verify/pairs) comes the next namespace: a big check takes longer, and keeps nobody from
-his own.
+Two at once would slow each other, so one measures at a time. After each turn (verify/pairs) the
+next namespace has its turn: a big check takes longer, and does not hold up the others.
 
-A part of the controller, done by the copy that leads. What it may do in a namespace is what that
-namespace's administrator has bound it to; without a right a check says so and is tried again.
+The controller's leader runs it. In a namespace it may do what that namespace's administrator has
+bound it to; without a right a check says so and is tried again.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class _TooMany(Refused):
 
 
 class _Excess(Frozen):
-    """The record of a check with too many measurements: on `nodes` it made `pods` Ready."""
+    """The record of a check with too many measurements: `pods` copies on `nodes` nodes."""
 
     generation: int
     nodes: int
@@ -126,7 +125,7 @@ class BandwidthChecks:
                     tasks.create_task(self._do(seen, now))
 
     async def _do(self, seen: SeenCheck, now: datetime) -> None:
-        """Run one check of a namespace, then let its next one begin."""
+        """Run one check of a namespace, then let the namespace's next one begin."""
         try:
             done = partial(self._done, seen, begun(seen.status, seen.generation, now))
             if await self._walls.run((seen.uid, seen.generation), done):
@@ -142,9 +141,10 @@ class BandwidthChecks:
             self._wake.set()
 
     def _next(self, now: datetime) -> tuple[datetime, SeenCheck] | tuple[None, None]:
-        """Return the next check and its time; None if none is due or too many run.
+        """Return the next check and its time, which may be in the future.
 
-        Among due checks the one whose namespace was served longest ago comes first.
+        Return None for both if there is none, or if AT_ONCE namespaces are under way. Among due
+        checks the one whose namespace was served longest ago comes first.
         """
         if len(self._busy) >= AT_ONCE:
             return None, None
@@ -165,7 +165,7 @@ class BandwidthChecks:
     async def _done(self, seen: SeenCheck, status: BandwidthCheckStatus, why: str) -> bool:
         """Run a check, or refuse it with `why`, and write its status; return False if that failed.
 
-        The time of the next try is decided by verify/rules/pairs.
+        After a written status verify/rules/pairs decides when the check runs again.
         """
         ended: BandwidthCheckStatus | None = not_measured(status, why, self._timing.now())
         if not why:

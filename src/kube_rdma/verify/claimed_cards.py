@@ -3,8 +3,8 @@
     pods ─► their claims ─► what was allocated ─┐
     slices of their nodes ──────────────────────┴─► verify/pairs
 
-Needs the rights to get the claims of the pods' namespace and to list resourceslices; for copies
-also those to read device classes and claim templates.
+It needs the rights to get the claims of the pods' namespace and to list resourceslices. For copies
+it also needs the rights to read device classes and claim templates.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ async def claim_offers(
 ) -> ClaimOffers:
     """Return why these nodes cannot meet by claims what the manifest asks for, node by node.
 
-    `templates` are those of its claims. A node counts as able where objects cannot be read.
+    `templates` are the templates of its claims. Where objects cannot be read, the result says so:
+    then no claim gives a resource, and each node counts as able to meet the templates.
     """
     wanted = amounts(manifest)
     lacking = {name for node in nodes for name in unshared(node, wanted)}

@@ -100,7 +100,7 @@ class VerifyObjects:
 
 # BandwidthChecks at the API server, as the controller sees them; it writes their status.
 
-_SPEC: ObjectCodec[bytes] = ObjectCodec(bytes)  # as it is: what is wrong in it gets a status
+_SPEC: ObjectCodec[bytes] = ObjectCodec(bytes)  # undecoded: a faulty spec gets a status too
 _STATUS = ObjectCodec(decode, encode)
 BANDWIDTH_CHECK = own_kind("BandwidthCheck", "bandwidthchecks", _SPEC, _STATUS, namespaced=True)
 

@@ -2,9 +2,9 @@
 
     pods ─► probe each ─► rounds ─► turns, all pairs of each at once ─► proof
 
-A pair that fails is an outcome too; the others go on. Whatever runs in a pod has an end here, for
-the pod's own may never come. Nothing is decided here: who meets whom, what is run and what figures
-mean is verify/rules.
+A pair that fails is an outcome too; the others go on. Each command in a pod has a time limit here,
+for its own end may never come. verify/rules decides who meets whom, what is run and what figures
+mean.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class BandwidthProof:
     async def probed(
         self, document: dict[str, Any], cards: Sequence[PublishedCard] = ()
     ) -> verify.PairedPod:
-        """Ask a pod for its devices and return them with it; raise Refused or Unavailable.
+        """Ask a pod for its devices and return them with it; `cards` are of its ResourceClaims.
 
-        `cards` are those of its ResourceClaims.
+        Raise Refused if it has no address or no device, Unavailable if the probe fails or hangs.
         """
         pod = _name(document)
         script, asks = pod_rules.PROBE, f"{NCCL_ENV.read_text()}{pod_rules.END_OF_INPUT}"
@@ -120,7 +120,7 @@ class BandwidthProof:
     ) -> tuple[list[verify.PairedPod], LeftOut]:
         """Return the pods that can take part, and why others cannot.
 
-        Those in `left_out` already come first. `cards` are those of the pods' claims.
+        Entries that `left_out` has already come first. `cards` are the cards of the pods' claims.
         """
         some_at_once = asyncio.Semaphore(_PROBES)
 
@@ -274,7 +274,7 @@ async def _aside(text: str, read: Callable[[str], T]) -> T:
 
 
 class PairedRun:
-    """A run of all pairs of given pods; `due` counts its measurements, repeated ones included."""
+    """A run over pairs of given pods; `due` counts its measurements, and retries once planned."""
 
     def __init__(
         self, pods: Sequence[verify.PairedPod], pairing: verify.Pairing, *, both_ways: bool
@@ -289,7 +289,10 @@ class PairedRun:
         standard: verify.PairStandard,
         before: Mapping[verify.PairKey, float],
     ) -> None:
-        """Measure all pairs, then bad ones again if time is left; `show` gets each outcome."""
+        """Measure all pairs of the pairing; `show` gets each outcome.
+
+        In a ring or star each suspect card is then measured with a good one, if time is left.
+        """
         turns = turns_of(self._pairing, self._pods, both_ways=self._both_ways)
         outcomes = await measuring.measure(turns, show)
         if self._pairing is verify.Pairing.ALL or len(outcomes) < self.due:
@@ -323,7 +326,7 @@ class CopyRequest(Frozen):
     """A request to copy a pod: its manifest, the nodes, and the seconds for copies to start."""
 
     manifest: Mapping[str, Any]
-    where: str  # the file of the manifest
+    where: str  # the file or object with the manifest
     namespace: str
     nodes: tuple[str, ...] = ()  # all that fit if none
     seconds: float = 300  # in which the copies become Ready
@@ -346,7 +349,7 @@ class CopyRequest(Frozen):
 
 
 class Copies(Frozen):
-    """The copies of a pod that became Ready, and by node the reasons why others did not."""
+    """The pods to measure, such as copies that became Ready, and why others are left out."""
 
     pods: tuple[dict[str, Any], ...]
     left_out: tuple[tuple[str, str], ...] = ()
@@ -355,7 +358,10 @@ class Copies(Frozen):
 
 @asynccontextmanager
 async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[Copies]:
-    """Copy a pod to the requested nodes, and delete the copies when the context ends."""
+    """Copy a pod to the requested nodes, and delete the copies when the context ends.
+
+    Raise Refused for a node that does not exist, and for a pod that names a claim itself.
+    """
     run, namespace = secrets.token_hex(3), request.namespace
     nodes = await objects.nodes()
     names = {node["metadata"]["name"] for node in nodes}

@@ -230,8 +230,8 @@ def _pairs(count: int) -> str:
 def proof_document(proof: verify.PairProof) -> dict[str, object]:
     """Return the proof as JSON values. Keys are stable: only added to, never renamed or removed.
 
-    `figure`, `median` and `due` are in `unit` everywhere; `unmeasured` counts pairs, `unseen` those
-    of `leftOut` that had to take part.
+    `figure`, `median` and `due` are in `unit` everywhere; `unmeasured` counts pairs, `unseen` the
+    entries of `leftOut` that had to take part.
     """
     against = None
     if last := proof.comparison:

@@ -1,8 +1,8 @@
 """KR1xx: finds what stands between the kernel and a card that pods could use.
 
-From the bottom up: driver, modules, device nodes, namespace mode, ports, addresses, pools. Whether
-a device or a card can be given away is judged by pools/rules/node_health; here its sentences get a
-code, by which of its rules they come from, and an order.
+Its checks go from the bottom up: driver, modules, device nodes, namespace mode, ports, addresses,
+pools. pools/rules/node_health judges whether pods can be given a device or a card. Here its
+sentences get an order, and a code by the rule that they come from.
 """
 
 from __future__ import annotations

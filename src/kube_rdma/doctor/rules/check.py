@@ -3,8 +3,8 @@
 The docstring of a look begins with what people notice when its check finds something: it is the
 sentence of docs/doctor.md (kube_rdma_tools/doctor_page).
 
-First of doctor/rules: cards, kubelet, network and pod have the checks, diagnose runs them. A check
-whose parts were not all seen is not run, so what could not be read is never taken for missing.
+cards, kubelet, network and pod have the checks, diagnose runs them. A check whose parts were not
+all seen is not run, so what could not be read is never taken for missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Check(Frozen):
 
     code: str  # never given to another check
     title: str
-    needs: tuple[str, ...]  # the parts of the Observation that it reads, pod.links also
+    needs: tuple[str, ...]  # parts of the Observation, by dotted path (pod.links)
     look: Look
     explains: tuple[str, ...] = ()  # codes of Findings about the same subject that follow from it
     spreads: tuple[str, ...] = ()  # codes of Findings that follow whatever they are about
@@ -51,7 +51,10 @@ def interfaces_of(texts: Iterable[str]) -> list[IPv4Interface | IPv6Interface]:
 
 
 def unrouted(link: ObservedLink, routes: Iterable[ObservedRoute]) -> Iterator[str]:
-    """Yield a link's addresses, with prefix length, whose subnet has no route over the link."""
+    """Yield a link's addresses, with prefix length, whose subnet has no route over the link.
+
+    Link-local addresses, /32 and /128 are left out.
+    """
     ways = {(route.interface, route.to) for route in routes}
     for at in interfaces_of(link.addresses):
         alone = at.network.prefixlen == at.max_prefixlen
@@ -60,7 +63,7 @@ def unrouted(link: ObservedLink, routes: Iterable[ObservedRoute]) -> Iterator[st
 
 
 def whole_cards(survey: Survey) -> Iterator[tuple[Device, PciPosition]]:
-    """Yield devices that are a whole PCI function, no virtual or sub-function, with its place."""
+    """Yield each device that is a whole PCI function, no VF or SF, with its PCI position."""
     for device in survey.devices:
         position = device.position
         if position is None or position.physical_function is not None:
@@ -72,8 +75,8 @@ def whole_cards(survey: Survey) -> Iterator[tuple[Device, PciPosition]]:
 def part_of(seen: Observation, part: str) -> object:
     """Return the value at a dotted path of an Observation, such as `pod.links`.
 
-    None where any value on the path was not seen. Of several values, such as containers, the part
-    of all of them: one that was not seen hides the part.
+    Return None where any value on the path was not seen. Of several values, such as containers, it
+    is a tuple, and None as soon as one of them was not seen.
     """
     value: object = seen
     for name in part.split("."):

@@ -1,8 +1,8 @@
 """KR441 to KR443: judges the cards that a pod has by ResourceClaims, whatever driver gave them.
 
-Beside doctor/rules/pod, which judges devices, links, GIDs and locked memory of all cards of a pod,
-and asks here which containers have one by a claim. The parameters of another driver are its own, so
-only the facts that node and pod show of the card are judged.
+doctor/rules/pod judges devices, links, GIDs and locked memory of all cards of a pod, and asks here
+which containers have one by a claim. Only a driver knows what its parameters mean, so only the
+facts that node and pod show of a card are judged.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ def _port_down(seen: Observation) -> Iterator[Finding]:
 def _left_behind(seen: Observation) -> Iterator[Finding]:
     """The pod runs, and its rail has no interface or address.
 
-    Drivers that attach in a hook of the runtime (NRI) have their pods started without the interface
-    where the hook is late or fails (kubernetes-sigs/dranet issue 310, containerd/nri issue 316).
-    kube-rdma's own driver attaches by CNI, which KR403 and KR404 are about.
+    Where a driver attaches in a hook of the runtime (NRI) that is late or fails, pods start without
+    the interface. See kubernetes-sigs/dranet issue 310 and containerd/nri issue 316. kube-rdma's
+    own driver attaches by CNI, which KR403 and KR404 are about.
     """
     pod = seen.pod
     assert pod is not None
@@ -141,7 +141,7 @@ def _left_behind(seen: Observation) -> Iterator[Finding]:
 
 
 def _interface(card: PodCard, seen: Observation) -> ObservedLink | None:
-    """Return the node's interface that belongs to an Ethernet card, None for a member of a bond."""
+    """Return the node's interface of an Ethernet card; None for other cards, and in a bond."""
     ports = card.device.ports if card.device else ()
     if not any(port.link_layer is LinkLayer.ETHERNET for port in ports):
         return None

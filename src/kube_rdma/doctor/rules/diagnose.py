@@ -1,7 +1,7 @@
 """Runs all checks and brings what they find into order: what causes other things comes first.
 
-Last of doctor/rules. Checks stand in the order of the layers, from the driver up to the pod, and
-each says which others follow from it; so of two Findings the lower one is the root.
+Checks stand in the order of the layers, from the driver up to the pod. Each says which others
+follow from it, so of two Findings the lower one is the root.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _root(finding: Finding, every: Sequence[Finding]) -> str:
     """Return the code of the Finding that is the root cause of this one, "" for a root itself.
 
     The first Finding that explains this one is followed up to its own root. A check explains only
-    checks behind it, so this ends.
+    checks that stand after it in CHECKS, so this ends.
     """
     for other in every:
         check = _BY_CODE[other.code]
@@ -82,7 +82,7 @@ def _root(finding: Finding, every: Sequence[Finding]) -> str:
 
 
 def diagnose_fleet(answers: Iterable[model.NodeAnswer]) -> model.FleetDiagnosis:
-    """Return the diagnosis of each node, and the Findings that several nodes share."""
+    """Return the diagnosis of each node, and all Findings, equal ones of several nodes as one."""
     answers = tuple(answers)
     unlike = outliers([one.seen for one in answers if one.seen])
     nodes = []

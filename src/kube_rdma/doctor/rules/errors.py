@@ -6,8 +6,8 @@
 
 cards.py has the first three among its checks. `rises` says which counters are worth keeping;
 doctor/beside_sysfs reads them twice. A counter that stands at a number says nothing, for nobody
-knows since when; one that is full hides all errors from then on, and is advice. Names are those
-of Documentation/ABI/stable/sysfs-class-infiniband and of the drivers: mlx5/counters.c,
+knows since when. One that is full hides all errors from then on, and is advice. Names are from
+Documentation/ABI/stable/sysfs-class-infiniband and of the drivers: mlx5/counters.c,
 bnxt_re/hw_counters.c below drivers/infiniband/hw.
 """
 
@@ -314,7 +314,7 @@ def rising(seen: Observation) -> Iterator[Finding]:
 def _wrong(watched: ObservedErrors, port: Port) -> tuple[tuple[str, ...], str, str] | None:
     """Return counters that point to a fault of the port, its cause and its remedy.
 
-    Of several faults it is the first. None without a fault.
+    Of several faults the first counts. Return None without a fault.
     """
     if _of(watched, LINK):
         return (
@@ -421,7 +421,7 @@ _DIFFERENCES: Mapping[str, _Difference] = {
 def outliers(seen: Sequence[Observation]) -> Mapping[str, tuple[Finding, ...]]:
     """One node is slower than others, or jobs fail only on it: see `--all-nodes`.
 
-    Returns by node the facts of its devices that differ from those of most others.
+    Return by node the Findings about its devices' facts that differ from most others'.
     """
     facts = {one.node: tuple(fact for fact in _facts(one) if fact.value) for one in seen}
     values: dict[tuple[str, str], list[str]] = {}
@@ -462,7 +462,7 @@ def _facts(seen: Observation) -> Iterator[_Fact]:
         values = {
             _RATE: f"{port.rate_gbps:g} Gb/s" if port.rate_gbps else "",
             _MTU: str(mtus.get(interface, "")),
-            # Those of pods' interfaces come and go.
+            # GIDs of pods' interfaces come and go.
             _GIDS: str(sum(gid.netdev == interface for gid in port.gids)) if port.netdev else "",
             **settings_of(controls.get(interface, ObservedFlowControl(interface))),
         }

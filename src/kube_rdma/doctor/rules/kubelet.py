@@ -1,7 +1,7 @@
 """KR2xx: finds what stands between a card and the scheduler: plugin, registration, allocatable.
 
-After cards, whose pools say what the kubelet should have. The problems of `kube-rdma status` about
-the node come along under one code.
+Its checks come after cards, whose pools say what the kubelet should have. All problems that
+`kube-rdma status` has about the node get one code here.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _kubelet(seen: Observation) -> ObservedKubelet:
 def outdated(seen: Observation) -> Iterator[Finding]:
     """Needs of VKE's own component are advice.
 
-    VKE's needs are those of Volcengine's document "Use RDMA in VKE".
+    They are named in Volcengine's document "Use RDMA in VKE".
     """
     assert seen.versions is not None
     kubelet, plugin = seen.versions.kubelet, seen.versions.vpc_cni

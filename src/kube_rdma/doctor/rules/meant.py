@@ -1,7 +1,8 @@
 """Decides which cards of a node the doctor judges: those that pools mean, or that are in use.
 
 A node has cards that no pod is to get: of its storage, of the traffic of a virtual machine, a
-second port without a cable. Nothing is wrong with them. cards, errors and network ask here.
+second port without a cable. Nothing is wrong with them. cards, errors, kubelet and network ask
+here.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ def _waiting(survey: Survey) -> Iterator[str]:
     """Yield the devices that may rightly be idle, where no pool was seen.
 
     A part of a card is down until a pod gets it, as is one whose interface is away. A card without
-    a cable is missed where another one of its kind has one, or where it is in a bond. In a bond, or
-    in switchdev mode, GIDs are another device's. A part on InfiniBand without an interface here is
-    a pod's by now.
+    a cable is at fault in a bond, and where another one of its kind, or no card at all, is active.
+    In a bond, or in switchdev mode, GIDs are another device's. A part on InfiniBand without an
+    interface here is a pod's by now, and should be up.
     """
     kinds = kinds_of(survey)
     ports = [(device, port) for device in survey.devices for port in device.own_ports]
@@ -96,8 +97,8 @@ def _waiting(survey: Survey) -> Iterator[str]:
 def kinds_of(survey: Survey) -> Mapping[str, str]:
     """Return the kind of each whole card, by which like is compared with like.
 
-    A kind is driver, model, ports and link layers. Cards of one chip differ, one with two ports for
-    storage from those with one for compute.
+    A kind is driver, model, ports and link layers. So cards of one chip are of two kinds if one has
+    two ports, as for storage, and the others have one.
     """
     found = {}
     for device, position in whole_cards(survey):

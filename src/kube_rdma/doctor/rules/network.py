@@ -1,6 +1,7 @@
 """KR3xx: finds what stands between a card and its peers: MTU, routes, neighbours, CNI, addresses.
 
-After cards and kubelet. Whether the CNI folder can be served is judged by attach/rules/conflist.
+Its checks come after cards and kubelet. attach/rules/conflist judges whether the CNI folder can be
+served.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """KR4xx: finds what stands between a pod and the card that it was given.
 
-Last of the checks, and made only where somebody asks about a pod. admission/rules judge its
-documents; here is judged what its containers really have.
+Its checks come last, and are made only where somebody asks about a pod. admission/rules judge the
+pod's documents; here is judged what its containers really have.
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ def _no_nodes(seen: doctor.Observation) -> Iterator[Finding]:
 def _closed_nodes(seen: doctor.Observation) -> Iterator[Finding]:
     """`ibv_open_device` fails with EPERM, or a container with a share sees all cards of the node.
 
-    The cgroup opens for devices of the kubelet's plugins and claims, and wholly for privileged
-    containers; so a container without any of these may open none of them.
+    The device cgroup lets a container open the devices of its shares and claims, and all if it is
+    privileged. A container with none of these may open no RDMA device.
     """
     for container in _pod(seen).containers or ():
         nodes = [path for path in container.nodes or () if "uverbs" in path]
@@ -273,7 +273,7 @@ def _variables(seen: doctor.Observation) -> Iterator[Finding]:
 def _fewer_networks(seen: doctor.Observation) -> Iterator[Finding]:
     """NCCL or UCX chooses a card and hangs or fails on it. InfiniBand and mode hca need no network.
 
-    Its interfaces need not be seen: an agent has no namespace of a pod without networks.
+    It needs no look at the pod's interfaces: agents know no namespace of pods without networks.
     """
     pod, devices = _pod(seen), seen.survey.devices if seen.survey else ()
     shared = {spec.resource for spec in seen.specs or () if is_shared(spec)}

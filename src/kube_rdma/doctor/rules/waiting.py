@@ -1,6 +1,6 @@
 """Says why a pod does not run, by the Events about it, and what to do: also when it is not RDMA.
 
-doctor/cluster reads the Events; KR490 and explain show the answer. They are text of others, so
+doctor/api_pod reads the Events; KR490 and explain show the answer. Events are text of others, so
 they are cut, and a remedy quotes only names of the alphabet that Kubernetes has for them.
 """
 
@@ -13,7 +13,7 @@ from shlex import quote
 from kube_rdma.model.finding import Finding, Stage
 from kube_rdma.model.reports import ClusterEvent
 
-REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before those of a plugin
+REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before a plugin's
 _MOST = 1024  # characters of a message (kubernetes pkg/apis/core/validation/events.go)
 _SHOWN = 300  # of these; the scheduler's gives a reason for each kind of node
 _OF_KNOWN = 150  # of these, so that the remedy is in the first lines too

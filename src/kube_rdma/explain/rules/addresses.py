@@ -1,7 +1,7 @@
 """Chooses addresses for a plan: those that the pod has, else the first that a pool could give.
 
-Part of explain/rules/planning. A request that is wrong is refused by the rules of IPAM; which free
-address it would be is decided when the pod starts, so the one here is a stand-in.
+explain/rules/planning calls it. The rules of IPAM refuse a request that is wrong. Which free
+address it will be is decided when the pod starts, so the one here is a stand-in.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _WORDS: Mapping[int, str] = {4: "ADDRESS", 6: "ADDRESS6"}
 def addresses(
     evidence: PodEvidence, placed: Sequence[PodNic]
 ) -> tuple[tuple[AssignedAddresses, ...], Words]:
-    """Return the addresses that each interface has, or would get from its pool, and their words.
+    """Return the addresses that each interface has, or would get from its pool, and stand-ins.
 
-    Words stand in for addresses that are not decided yet. Raise Refused as IPAM does.
+    A stand-in is the word to show in place of an address that is not decided yet. Raise Refused as
+    IPAM does.
     """
     held = tuple(_held_ones(evidence, placed))
     names = {one.interface for one in held}

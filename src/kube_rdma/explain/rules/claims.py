@@ -2,9 +2,9 @@
 
     pod ─► claim ─► allocation ─► device ─► card ─► booking ─► interface ─► the same Steps
 
-Part of the rules of explain. Devices of kube-rdma's own driver are booked as the agent would book
-them when the kubelet asks, so what stands against that is in the agent's own words. Of devices of
-other drivers only the name is known.
+Devices of kube-rdma's own driver are booked as the agent would book them when the kubelet asks. So
+what stands against that is in the agent's own words. Of devices of other drivers only the name is
+known.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def claimed_shares(evidence: PodEvidence, basis: NodeBasis) -> tuple[GrantedShar
 
 
 def claim_findings(evidence: PodEvidence) -> Iterator[Finding]:
-    """Yield Findings about what keeps the pod's claims from being served, in the pod's order."""
+    """Yield Findings about what keeps the pod's claims from being served, missing claims first."""
     seen = evidence.claims
     if seen is None:
         return

@@ -1,7 +1,6 @@
 """Decides what programs in the pod see: interfaces, device nodes, the settings of NCCL and UCX.
 
-Part of the rules of `kube-rdma explain`. The settings are those that late binding writes
-(attach/rules/settings), by the same function.
+The settings are those that late binding writes, by the same function (attach/rules/settings).
 """
 
 from __future__ import annotations
@@ -158,8 +157,8 @@ def device_nodes_from(evidence: PodEvidence) -> SeenFrom:
 def pinned(evidence: PodEvidence) -> Iterator[tuple[str, int]]:
     """Yield containers with device nodes, and the bytes of memory that their programs pinned.
 
-    Only where that was seen. Verbs pin what they register: this is what UCX or NCCL chose, settings
-    only advise them.
+    Containers where that was not seen are left out. Verbs pin what they register, so this shows
+    what UCX or NCCL chose; settings only advise them.
     """
     for container in _containers(evidence):
         if container.nodes and container.pinned is not None:
@@ -213,7 +212,7 @@ def _names(made: Plan, nic: PodNic, plan: PodPlan) -> list[str]:
 def settings(evidence: PodEvidence, plan: PodPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each settings file of RDMA programs with its lines, without comments.
 
-    Nothing where the pod's annotation switches them off, or late binding writes none.
+    Yield nothing where the pod's annotation switches them off, or late binding writes none.
     """
     asked = dict(evidence.template.annotations).get(rules.ANNOTATION)
     if asked == rules.NONE:

@@ -1,8 +1,7 @@
 """Makes of a NodeReport a node in the form in which the rules of the agent take one.
 
-First of the rules of `kube-rdma explain`: on the node itself the kernel is asked instead. A report
-has no MTU, no MAC and no length of an address; so rules about these are not asked, and the
-Explanation says that.
+On the node itself the kernel is asked instead. A report has no MTU, no MAC and no prefix length of
+an address. So rules about these are not applied, and the Explanation says that.
 """
 
 from __future__ import annotations

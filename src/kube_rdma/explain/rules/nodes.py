@@ -1,7 +1,7 @@
 """Says why the scheduler would not choose a node, or any: labels, resources, taints, cordon.
 
-Part of the rules of `kube-rdma explain`. The scheduler's Event counts nodes by reason, and names
-neither the label nor, since Kubernetes 1.34, the taint.
+The scheduler's Event counts nodes by reason, and names neither the label nor, since Kubernetes
+1.34, the taint.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def unfit(
     held: Mapping[str, int],
     spared: Collection[str] = (),
 ) -> Iterator[Finding]:
-    """Yield Findings about what keeps the pod from a node: labels, taints, too few shares.
+    """Yield Findings about what keeps the pod from a node: labels, shares, taints, cordon.
 
     `held` counts the shares of the node's other pods. Resources in `spared`, such as those that
     claims serve, are not looked at.

@@ -1,8 +1,8 @@
 """Plans the Steps that the agent would take for a pod, by its rules, before anything is decided.
 
-Part of the rules of `kube-rdma explain`. It goes through the stages of attach/rules/procedure, as
-the agent does, with stand-ins for values that are decided later: the first free share, the first
-address of a pool. A rule that refuses here refuses in the words of the agent.
+It goes through the stages of attach/rules/procedure, as the agent does, with stand-ins for values
+that are decided later: the first free share, the first address of a pool. A rule that refuses here
+refuses in the words of the agent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PodPlan(Frozen):
 
     entries: tuple[attachment.MatchedEntry, ...] = ()  # the networks that it asks for
     granted: tuple[attachment.GrantedShare, ...] = ()
-    claimed: tuple[attachment.GrantedShare, ...] = ()  # those of `granted` that claims hold
+    claimed: tuple[attachment.GrantedShare, ...] = ()  # the part of `granted` that claims hold
     nics: tuple[attachment.PodNic, ...] = ()
     plans: tuple[attachment.Plan, ...] = ()
     stand_ins: Words = ()
@@ -148,7 +148,7 @@ def _with_unreported(
 
 
 def _as_functions(host: attachment.HostNetwork) -> attachment.HostNetwork:
-    """Return the node with each link as that of a virtual function.
+    """Return the node as if each link of a card were a virtual function's, in mode exclusive.
 
     No NodeReport says which links are.
     """

@@ -1,6 +1,6 @@
 """Chooses the root cause among what the existing checks found, for `kube-rdma why`.
 
-Part of the rules of explain. The checks keep their own words, codes and remedies.
+The checks keep their own words, codes and remedies.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def _whole(amount: object) -> int:
 
 LABEL = "kube-rdma.io/verify"  # of a copy: which run it belongs to
 CHECK_LABEL = "kube-rdma.io/bandwidth-check"  # and which BandwidthCheck, if any
-# A first process ends of no signal without a handler, and a shell sees one between two commands.
+# No signal without a handler ends PID 1, and a shell handles signals between two commands.
 _WAIT = ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]
 _NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
 # The scheduler's message (kubernetes v1.36.3, plugins/dynamicresources/dynamicresources.go), and
@@ -125,9 +125,9 @@ _NODE_FIELD, _OF_A_NODE = "metadata.name", "kubernetes.io/hostname"
 
 
 def pod_for(manifest: Mapping[str, Any], node: str, run: str, where: str) -> dict[str, Any]:
-    """Return a copy of a manifest for a node; raise Refused if it is no pod.
+    """Return a copy of a manifest for a node; raise Refused if it is no pod with a container.
 
-    `where` is its file.
+    `where` is the place that the error names.
     """
     if manifest.get("kind") != "Pod" or not manifest.get("spec", {}).get("containers"):
         raise Refused(
@@ -143,11 +143,11 @@ def pod_for(manifest: Mapping[str, Any], node: str, run: str, where: str) -> dic
     metadata["labels"] = {**(metadata.get("labels") or {}), LABEL: run}
     spec = made["spec"]
     spec.pop("nodeName", None)
-    # As the seed's own pods are, each for one node.
+    # The manifest may be of a pod that is bound to one node.
     (spec.get("nodeSelector") or {}).pop(_OF_A_NODE, None)
     spec["restartPolicy"] = "Never"
     spec["terminationGracePeriodSeconds"] = 1
-    # By the scheduler, which looks at what is free; a node's name alone would skip it.
+    # The scheduler places it, by what is free; spec.nodeName would go past the scheduler.
     only = {"matchFields": [{"key": _NODE_FIELD, "operator": "In", "values": [node]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [only]}}
     spec["affinity"] = {"nodeAffinity": required}
@@ -177,8 +177,8 @@ def fitting(
 ) -> Iterator[tuple[str, str]]:
     """Yield each node with the reason why it is left out, empty for those that take part.
 
-    Only nodes in `names` count, or else all with the resources, as shares or by claims, and with
-    devices for the pod's claims. A cordoned one is left out in either case.
+    With `names` other nodes are not yielded. A node takes part that has the resources, as shares or
+    by claims, and devices for the pod's claims. A cordoned one is left out.
     """
     for node in nodes:
         name, spec = node["metadata"]["name"], node.get("spec", {})
@@ -194,7 +194,7 @@ def fitting(
 
 
 def unshared(node: Mapping[str, Any], resources: Collection[str]) -> list[str]:
-    """Return those of the extended resources of which the node's allocatable has none."""
+    """Return the extended resources of which the node's allocatable has none."""
     allocatable = node.get("status", {}).get("allocatable", {})
     return [each for each in sorted(resources) if allocatable.get(each, "0") == "0"]
 

@@ -134,7 +134,7 @@ RailCard: TypeAlias = "tuple[str, int]"  # a pod's title and a rail
 
 
 def retries(rated: Sequence[RatedPair], pods: Sequence[PairedPod]) -> list[Turn]:
-    """Return turns that measure each suspect card again, each with a partner that is well."""
+    """Return turns that measure each suspect card again, with a good one if its rail has any."""
     results = _CardTally(rated)
     by_title = {pod.title: pod for pod in pods}
     wanted: Turn = []
@@ -170,7 +170,7 @@ class _CardTally:
     def partner(self, title: str, rail: int) -> str | None:
         """Return a pod to measure a suspect card with again, on its rail; None without one.
 
-        Good ones come first, and among these the one chosen least often.
+        If the rail has good cards, only these count. The one chosen least often comes first.
         """
         card = title, rail
         if self._again[card]:

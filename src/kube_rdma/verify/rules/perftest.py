@@ -61,9 +61,9 @@ def perftest_words(run: PerftestRun, device: PodDevice, tcp_port: int) -> tuple[
 def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
     """Return a shell script that runs a server for `seconds` at most and reports when it listens.
 
-    Ends exchange their queue pair numbers by TCP, or by RDMA_CM, which listens where no file tells.
-    The server ends at a line of the script's stdin or at its end, so with the connection that has
-    it: one whose client died polls for what comes no more, with a whole core.
+    Ends exchange their queue pair numbers by TCP or RDMA_CM. No file shows that RDMA_CM listens, so
+    then the script reports it at once. The server ends at a line or the end of the script's stdin,
+    so with its connection: one whose client died would poll for ever, on a whole core.
     """
     # In /proc/net/tcp: that port in hexadecimal, any peer, state 0A (LISTEN).
     listens = f":{tcp_port:04X} 0*:0000 0A"
@@ -82,12 +82,13 @@ def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
 
 
 def client_script(words: Sequence[str], seconds: int) -> str:
-    """Return a shell script that runs a client for `seconds`; with RDMA_CM it retries.
+    """Return a shell script that runs a client for at most `seconds`.
 
-    It begins after a second: a server that is dialled just before it listens may go on waiting for
-    that client, and hears no other. So does that of a client which connected and was ended by a
-    signal: by RDMA_CM perftest connects twice, and 4.5 ends so when the server does not listen
-    again yet. A client that is refused at once exits with 1, and has spoilt nothing.
+    With RDMA_CM each try begins after a second: a server that is dialled just before it listens may
+    wait for that client, and answer no other. So does a server whose client connected and was ended
+    by a signal; then the script gives up. By RDMA_CM perftest connects twice, and 4.5 ends so when
+    the server does not listen again yet. A client that is refused at once exits with 1, and is
+    tried again.
     """
     command = shlex.join(words)
     if "-R" not in words:

@@ -3,8 +3,8 @@
 The annotation of kube-rdma tells device, GID and address by interface; such a pod is asked only for
 the rates of its ports. Pods without one are asked for their devices too, by the script that their
 programs have (nccl_env.sh). Of a pod with cards by ResourceClaims, whatever driver gave them, only
-these count: a privileged pod may open all of its node. Both run in the pod, so what comes back is
-looked at like any word of a stranger.
+these count: a privileged pod may open all of its node. All of this comes out of the pod, so it is
+checked like any foreign text.
 """
 
 from __future__ import annotations
@@ -227,7 +227,10 @@ class OwnPods(Frozen):
 
 
 def own_pods(reports: Mapping[str, NodeReport], resource: str, image: str) -> OwnPods:
-    """Return a pod for each node of a resource, by default of the only one; raise Refused."""
+    """Return a pod for each node that has a resource, by default the only one of the cluster.
+
+    Raise Refused for an unknown resource, and without a name where there is none or several.
+    """
     chosen = _chosen(reports, resource)
     by_node: dict[str, Mapping[str, Any]] = {}
     left_out: dict[str, str] = {}

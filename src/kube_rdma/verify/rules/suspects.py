@@ -1,9 +1,9 @@
 """Rates pairs, names whose fault bad ones are, and compares a run with an earlier one.
 
 One bad card of a node with eight is in one of eight of the node's pairs, and in all pairs of its
-own: so pairs are counted by whatever could be their cause (a rail, a node, a card), and the widest
-cause that explains nearly all of its own is named. Its pairs are taken out before the next one is
-looked for; in the end single pairs are left.
+own. So pairs are counted by whatever could be their cause: a rail, a node, a card. The widest cause
+whose own pairs are nearly all bad is named. Its pairs are taken out before the next one is looked
+for; in the end single pairs are left.
 """
 
 from __future__ import annotations
@@ -99,7 +99,10 @@ def _around(figure: float | None, standard: PairStandard) -> float | None:
 
 
 def suspects(rated: Sequence[RatedPair]) -> tuple[Suspect, ...]:
-    """Return suspects: cards, nodes, rails, then pairs; each kind by number of bad pairs."""
+    """Return suspects: cards, nodes, rails, then pairs; each kind by number of bad pairs.
+
+    Where all pairs are bad there are none: the cause is one that all share.
+    """
     if all(_is_bad(pair) for pair in rated):
         return ()  # what all share, or what was asked for
     named: list[Suspect] = []
@@ -214,7 +217,10 @@ class Tally:
         heapq.heapify(self._heap)
 
     def worst(self) -> Cause | None:
-        """Return the next cause with nearly all pairs bad; None if there is none."""
+        """Return the next cause with nearly all pairs bad.
+
+        Return None if there is none, or if no good pair is left.
+        """
         while self._heap and self._mixed:
             entry = heapq.heappop(self._heap)
             cause, count = entry[2], self._every[entry[2]]
