@@ -1,5 +1,6 @@
 """Serves ResourceClaims: publishes devices in slices, prepares claims and explains them.
 
-The driver of dynamic resource allocation, and what the cluster says of claims of any driver. It
-imports attach and pools; admission, resources, doctor, explain, verify and the agent import it.
+It has the driver of dynamic resource allocation, and judges claims of any driver. It stands on
+attach, pools and reports. admission, resources, doctor, explain, verify, the agent and cli may
+import it.
 """

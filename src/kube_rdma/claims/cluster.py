@@ -69,9 +69,9 @@ async def write_statuses(
 ) -> None:
     """Write the status of a claim's devices with the present time; entries of other drivers stay.
 
-    By server-side apply, whose entries are those of this writer alone. Needs the verb patch of
-    resourceclaims/status and, from Kubernetes 1.36 on, associated-node:patch of
-    resourceclaims/driver. Conflict(GONE) without the claim.
+    They are written by server-side apply, which changes only the entries of this writer. It needs
+    the verb patch of resourceclaims/status and, from Kubernetes 1.36 on, associated-node:patch of
+    resourceclaims/driver. Raise Conflict(GONE) without the claim.
     """
     status = resource_api.device_statuses(statuses, moment(datetime.now(UTC)))
     kind = resource_api.CLAIM_STATUS

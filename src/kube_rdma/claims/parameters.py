@@ -180,7 +180,7 @@ def of_document(document: Document) -> model.ClaimParameters:
 
 
 def of_bytes(data: bytes, source: str) -> model.ClaimParameters:
-    """Return the claim parameters of a JSON text; raise as `of_document`.
+    """Return the claim parameters of a JSON text; raise Refused with all of its faults.
 
     `source` names the text in messages.
     """
@@ -224,8 +224,8 @@ def parameters_of(
 ) -> model.ClaimParameters:
     """Return the parameters that class and claim give for a device of this request.
 
-    `configs` are those of the allocation, of any driver; `claim` names it in messages. Raise
-    Refused with all faults.
+    `configs` has the configurations of the allocation, of any driver; `claim` names it in messages.
+    Raise Refused with all faults.
     """
     parts: dict[model.ConfigOrigin, list[model.ClaimParameters]] = {
         origin: [] for origin in model.ConfigOrigin

@@ -7,7 +7,7 @@
 The order survives a crash: the record stands before the file, and the answer after it. So an answer
 is true when it is given: the folder of CDI files is empty after a reboot (/run is a tmpfs), and a
 record alone says nothing of it. The scheduler's allocation is booked as it is, so nothing here
-chooses, and preparing twice is the same answer. Beside it stand what claims tell others: the
+chooses, and preparing twice is the same answer. Beside it stands what claims tell others: the
 metadata files of containers, and the status of their devices in the cluster.
 """
 
@@ -79,7 +79,7 @@ class ClaimMetadata:
     def mounts(self, prepared: model.PreparedClaim) -> dict[str, FileMount]:
         """Write the metadata files of a claim; return their mounts by request.
 
-        Raise Unavailable.
+        Raise Unavailable where the files cannot be written.
         """
         files = prepare.metadata_files(prepared, self._attributes())
         texts = {request: text for request, (_, text) in files.items()}
@@ -103,7 +103,7 @@ class ClaimMetadata:
         self._notices.over("metadata")
 
     async def remove(self, uid: str) -> None:
-        """Remove the files of a claim that was given back; raise Unavailable."""
+        """Remove the files of a claim that was given back; raise Unavailable if that fails."""
         await asyncio.to_thread(self._folder.remove, uid)
 
 
@@ -153,7 +153,7 @@ class ClaimStatuses:
         for claim, statuses in tuple(self._wanted.items()):
             if self._written.get(claim) != statuses and not await self._try(claim, statuses):
                 continue
-            if self._wanted.get(claim) == statuses:  # nobody has told anything newer
+            if self._wanted.get(claim) == statuses:  # nothing newer was queued
                 del self._wanted[claim]
 
     async def _try(self, claim: model.ClaimName, statuses: Statuses) -> bool:
@@ -234,10 +234,10 @@ class PreparedClaims(NodeClaims):
         self._pools = pools
 
     async def prepare(self, claim: model.ClaimName) -> Sequence[model.PreparedDevice]:
-        """Book a claim's devices; return the devices for the kubelet. Raise KubeError.
+        """Book a claim's devices, and return the devices for the kubelet.
 
         A kubelet that lost its record gives no claim back: where other claims are in the way, those
-        that are over are removed first.
+        that are over are removed first. Raise KubeError if the claim cannot be prepared.
         """
         try:
             return await self._prepare(claim)
@@ -280,7 +280,7 @@ class PreparedClaims(NodeClaims):
         return prepare.answer(prepared)
 
     async def unprepare(self, claim: model.ClaimName) -> None:
-        """Remove the booking of a claim, if there is one; raise KubeError."""
+        """Remove the booking of a claim, if there is one; raise KubeError if that fails."""
         async with self._turn:
             await self._end(claim)
 
@@ -318,7 +318,7 @@ class PreparedClaims(NodeClaims):
     async def interfaces_of(self, pod: PodName) -> tuple[model.ClaimDevice, ...]:
         """Return the devices of a pod's claims for which it gets interfaces.
 
-        Raise as `holdings_of`.
+        Raise KubeError if they are unknown.
         """
         mine = (one for one in self.booked if one.claim.namespace == pod.namespace)
         if not any(share.makes_interface for one in mine for share in one.shares):
@@ -346,7 +346,7 @@ class PreparedClaims(NodeClaims):
     def cards(self) -> frozenset[CardId] | None:
         """Return the cards of prepared claims; None if a record cannot be understood.
 
-        A share of a whole pool stands for all of its cards, so nobody has one by it.
+        A share of a whole pool takes no single card, so its cards are left out.
         """
         if self._records.foreign_names:
             return None
@@ -359,7 +359,8 @@ class PreparedClaims(NodeClaims):
         """Update bookings and CDI files with the device nodes that CNI ADD made for a pod.
 
         The kernel gives a device that moves into a pod new nodes. When a file changed, the runtime
-        has time to see it before the pod's containers are made. Raise KubeError.
+        has time to see it before the pod's containers are made. Raise KubeError if a record or a
+        file cannot be written.
         """
         async with self._turn:
             changed = False
@@ -455,7 +456,7 @@ class PreparedClaims(NodeClaims):
             await asyncio.to_thread(self._mark)
             if self._dependencies.statuses:
                 self._dependencies.statuses.forget(claim)
-            # Those of sandboxes that went without a DEL.
+            # Settings of sandboxes that went without a CNI DEL.
             if not self.booked and self._dependencies.settings:
                 await self._dependencies.settings.remove()
             left = (pair for pair in self._pods.items() if not claims_of(pair[1], [ended]))

@@ -3,11 +3,11 @@
     Pool ─ claims/rules/shape ─► ClaimOffer ─ shape ─► devices of slices ─┐
     ResourceSlices ─ watch ─► ResourceSlice ──────────────────────────────┴ publication ─► writes
 
-A NodeKeeper. The kubelet deletes the slices of all drivers when it starts, and those of a driver 30
-s after it went (pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go); the watch tells, and they are
-written again. A server whose feature gates are off drops fields in silence: what comes back of a
-write is compared with it, and the slices are written without these features. Beside it stand the
-GPUs that other drivers publish in slices of the node: the same watch shows them.
+It is a NodeKeeper. The kubelet deletes the slices of all drivers when it starts, and a driver's 30
+s after it went (pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go). The watch shows that, and they
+are written again. A server whose feature gates are off drops fields in silence. So what comes back
+of a write is compared with it, and then the slices are written without these features. Beside it
+stand the GPUs that other drivers publish in slices of the node: the same watch shows them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from kube_rdma.pools.rules.nearness import ClaimGpus, gpus_of, starting_pods
 from kube_rdma.reports.node_keeper import REFUSED_SECONDS, NodeKeeper, WritePace, spread
 from kube_rdma.reports.rules.node_report import AgentLook
 
-# A kubelet that starts deletes slice by slice; a link that drops is to be told in 0.3 s.
+# A kubelet that starts deletes slice by slice; a link that drops shows in slices within 0.3 s.
 SLICE_PACE = WritePace(quiet=0.05, longest=0.2, spacing=0.1)
 
 _SENTENCES = {
@@ -155,7 +155,7 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
         return dropped(part.spec.devices, stored.spec.devices)
 
     def _do_without(self, missing: frozenset[ClaimFeature], wanted: shape.ClaimOffer) -> None:
-        """Log once each feature that the server lacks, and its consequence."""
+        """Stop to use features that the server lacks; log each once, with its consequence."""
         self._without |= missing
         for feature in sorted(missing):
             for so in self._notices.news(feature, _SENTENCES[feature]):
@@ -233,7 +233,7 @@ class ClaimedGpus(NodeSlices):
         self._cluster, self._node = cluster, node
         self._pause = wait
         self._slices = Mirror(RESOURCE_SLICE, device_slice, where=_of_node(node), optional=True)
-        self.hear = self._slices.take  # what another shows who follows them
+        self.hear = self._slices.take  # for events of the slices that somebody else watches
         self._notices = Notices()
 
     async def follow(self) -> None:

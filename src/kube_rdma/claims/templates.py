@@ -8,11 +8,11 @@ GPU of a virtual machine often has no NUMA node: a claim that takes any card has
 such a GPU too.
 
 Requests are met in their order, and the first devices that fit are taken (allocateOne of the same
-file). So a card stands before its GPU: all GPUs are tried at its root before its next subrequest.
-A GPU stands before a share of its own: a node has many shares and few GPUs, and a search that lacks
-a GPU tries all shares for nothing (docs/decisions/0105). The devices are as near either way.
-Where a claim has fewer cards than GPUs, those that are left come last, each as near as can be to
-the GPU that has their card. The card itself may lack what is compared (docs/decisions/0105).
+file). So a card stands before its GPU: all GPUs are tried at its root before its next subrequest. A
+GPU stands before a share of its own: a node has many shares and few GPUs, and a search that lacks a
+GPU tries all shares for nothing (docs/decisions/0105). The devices are as near either way. Where a
+claim has fewer cards than GPUs, the GPUs without one come last. Each is as near as can be to the
+GPU whose card it uses. The card itself may lack what is compared (docs/decisions/0105).
 """
 
 from __future__ import annotations
@@ -344,6 +344,6 @@ def _cel(expression: str) -> Json:
 
 
 def templates_text(options: ClaimOptions) -> str:
-    """Return template and pod as YAML, with comments on their use; raise Refused."""
+    """Return template and pod as YAML, with comments on their use; raise as `claim_objects`."""
     notes = (_NOTE, _SLOW) if is_long_search(options) else (_NOTE,)
     return "".join(f"# {note}\n" for note in notes) + manifests(claim_objects(options))

@@ -216,7 +216,10 @@ def _check(
 
 
 def _namespaces(text: str | None) -> tuple[str, ...] | None:
-    """Return the namespaces in a comma-separated list; None for an empty one."""
+    """Return the namespaces in a comma-separated list; None if the option was not given.
+
+    Raise a usage error for a text that no namespace can have as its name.
+    """
     if text is None:
         return None
     names = tuple(part.strip() for part in text.split(",") if part.strip())

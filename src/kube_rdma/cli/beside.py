@@ -1,4 +1,4 @@
-"""Packages beside kube_rdma that do the work of a command: the self-test, the way from whereabouts.
+"""Packages beside kube_rdma that do the work of a command: self-test, move from whereabouts.
 
 They are found by the name of their module. The node image has no list of what is installed, and to
 read one costs more than most commands.

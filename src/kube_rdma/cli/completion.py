@@ -48,7 +48,7 @@ def pod_targets(context: Context, _: Parameter, incomplete: str) -> list[str]:
 
 
 def node_and_pod_targets(context: Context, parameter: Parameter, incomplete: str) -> list[str]:
-    """Return the completions node/NAME, and those of pod_targets."""
+    """Return the completions node/NAME, and the completions of pod_targets."""
     if incomplete.startswith(_POD):
         return pod_targets(context, parameter, incomplete)
     named = [f"{_NODE}{name}" for name in nodes(context, parameter, "")]

@@ -1,8 +1,7 @@
 """`kube-rdma devices`: what RDMA this node has, and what is wrong with the rest.
 
-The shortest way through the house: take a survey, judge it, show it. Kept free of heavy imports,
-for it is the command that people type first and most often; what only one option needs is imported
-by it.
+It takes a survey, judges it and shows it. It is kept free of heavy imports, for people type it
+first and most often. What only one option needs is imported for that option.
 """
 
 from __future__ import annotations

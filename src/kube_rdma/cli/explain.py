@@ -1,7 +1,7 @@
 """`kube-rdma explain`: what a pod asked for, what it got, by which Steps, and what it sees.
 
-Of a pod that does not exist yet: what would become of it on a node. Of a claim: why it waits. It
-changes nothing.
+Of a pod that does not exist yet it shows what would become of it on a node, of a claim why it
+waits. It changes nothing.
 """
 
 from __future__ import annotations

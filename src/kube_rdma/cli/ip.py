@@ -1,7 +1,7 @@
 """`kube-rdma ip`: the addresses of the cluster, who holds them, what is wrong, what to do about it.
 
-Works with a kubeconfig or inside of a pod. Only `release` and `migrate` write, and both say first
-what they will do.
+It works with a kubeconfig or inside of a pod. Only `release` and `migrate` write: `release` asks
+first, `migrate --dry-run` shows what would be written.
 """
 
 from __future__ import annotations

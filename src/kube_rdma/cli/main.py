@@ -123,7 +123,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(str(int(code)), text) for code, text in out.MEANINGS.items()])
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the subcommand; with `-o json`, print an error as JSON too."""
+        """Run the subcommand; with `-o json` or `-o yaml`, print an error in that format too."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader has gone (`| head`), and has what it wants
@@ -166,7 +166,7 @@ def main() -> None:
     """Run the command; print its error as one sentence, and exit with a code."""
     stacks.register()
     gc.set_threshold(GARBAGE_AT_START)
-    # Else Python looks for garbage thrice more, in all that ends with it.
+    # Else Python looks for garbage three times as it ends, among objects that end anyway.
     atexit.register(gc.freeze)
     try:
         cli.main(prog_name=out.program(), complete_var=COMPLETE_VARIABLE, standalone_mode=False)

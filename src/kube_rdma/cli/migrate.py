@@ -1,6 +1,6 @@
 """`kube-rdma migrate`: the way from another device plugin, or to claims, in commands.
 
-With a kubeconfig or inside of a pod; it only reads. Whoever runs the commands writes.
+It works with a kubeconfig or inside of a pod, and only reads. Whoever runs the commands writes.
 """
 
 from __future__ import annotations

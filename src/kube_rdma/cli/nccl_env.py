@@ -1,7 +1,7 @@
 """`kube-rdma nccl-env`: what this container's programs have to be told; a script for any container.
 
-The script (adapters/runtime/nccl_env.sh) needs a POSIX shell and nothing else, so it is what there
-is: this command runs it here, or prints it.
+All of the logic is in the script (adapters/runtime/nccl_env.sh), which needs a POSIX shell and
+nothing else. This command runs it here, or prints it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Options that several commands have, and the shapes of single ones.
 
 Commands that ask a cluster have them named as kubectl has them. People's commands have all of them
-(cluster_options); programs that also run in a pod have those that say which cluster, and the
+(cluster_options). Programs that also run in a pod have those that name the cluster, and the
 namespace of kube-rdma's own objects (program_options). Either gets them as one value, which opens
 the cluster. kube_client/kubeconfig knows what a file, a variable or a pod says when an option is
 not given.
@@ -328,7 +328,10 @@ def log_options(command: F) -> F:
 def listen_address(
     text: str | None, option: str = "--metrics-address"
 ) -> tuple[str | None, int] | None:
-    """Return host and port of an address HOST:PORT, [HOST]:PORT or :PORT."""
+    """Return host and port of an address HOST:PORT, [HOST]:PORT or :PORT; None without a text.
+
+    Raise a usage error for any other text.
+    """
     if text is None:
         return None
     host, colon, port = text.rpartition(":")
@@ -343,7 +346,7 @@ def listen_address(
 
 
 def _is_address(text: str) -> bool:
-    """Decide whether a text is an IP address, perhaps in brackets."""
+    """Decide whether a text is an IP address, without brackets."""
     import ipaddress
 
     try:

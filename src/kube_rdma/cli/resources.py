@@ -1,6 +1,6 @@
 """`kube-rdma resources`: what there is for pods of a namespace, and the lines to write for it.
 
-With the rights of the user who asks; it only reads.
+It has the rights of the user who asks, and only reads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`kube-rdma status`: how the cluster is, what is wrong, what to do next.
 
-With a kubeconfig or inside of a pod; it only reads.
+It works with a kubeconfig or inside of a pod, and only reads.
 """
 
 from __future__ import annotations

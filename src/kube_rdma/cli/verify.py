@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Measures once it is clear who takes part, and shows what came of it.
 
-_FILES_OF_MACOS = 10_240  # OPEN_MAX; setrlimit takes no more, although no limit is told
+_FILES_OF_MACOS = 10_240  # OPEN_MAX; setrlimit takes no more, although getrlimit names no limit
 
 
 class Participants(Frozen):
@@ -397,7 +397,7 @@ def _manifest(file: Path) -> dict[str, Any]:
 
 
 def _misshapen(pod: dict[str, Any]) -> str:
-    """Return the first field that verify reads and whose value has the wrong type; "" if none."""
+    """Return a field that should be a map or list and is not, of those looked into; "" if none."""
     metadata, spec = pod.get("metadata", {}), pod.get("spec", {})
     if not isinstance(metadata, dict) or not isinstance(spec, dict):
         return "spec" if isinstance(metadata, dict) else "metadata"

@@ -1,8 +1,8 @@
 """Merges what class and claim say of a device, and finds what contradicts itself in it.
 
-Stands between claims/parameters, which reads one document, and the attachment of a pod. Kubernetes
-lists the configuration of the class before that of the claim; the later document wins, field by
-field. A check of files sees one document of several, so it asks for contradictions alone.
+It stands between claims/parameters, which reads one document, and the attachment of a pod.
+Kubernetes lists the configuration of the class before that of the claim; the later document wins,
+field by field. A check of files sees one document of several, so it asks for contradictions alone.
 """
 
 from __future__ import annotations

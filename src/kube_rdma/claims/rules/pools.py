@@ -1,7 +1,7 @@
 """Finds the pools of devices that a node can reach, and what is wrong with them.
 
-Called by claims/rules/search. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
-structured/internal/incubating/pools_incubating.go: only the newest generation counts; a pool of
+claims/rules/search calls it. The rules are those of k8s.io/dynamic-resource-allocation v0.36.3,
+structured/internal/incubating/pools_incubating.go. Only the newest generation counts, and a pool of
 which slices are missing, or with two devices of a name, gives nothing.
 """
 

@@ -5,7 +5,7 @@
 
 Preparing books and does nothing else: the kubelet calls one driver after the other and takes
 nothing back when a later one fails (kubernetes#137819). Acts of the kernel come with the pod's
-network (CNI ADD), without which no pod starts. The scheduler's decision counts; refused is only
+network (CNI ADD), without which no pod starts. The scheduler's decision counts. Refused is only
 what cannot be true any more, in one sentence that the kubelet shows as an Event of the pod.
 """
 
@@ -111,10 +111,11 @@ def book(
     when: float,
     parameters: Mapping[str, model.ClaimParameters] = NO_PARAMETERS,
 ) -> model.PreparedClaim:
-    """Return the booking for a claim; raise Refused if it cannot be made.
+    """Return the booking for a claim.
 
-    What else is booked for the claim already does not count. `claim` is the object of that name
-    now, None without one; `parameters` are those of its requests.
+    Raise Refused if it cannot be made, DeviceInUse while others hold a device. An older booking of
+    the same claim does not count. `claim` is the object of that name now, None without one;
+    `parameters` are those of its requests.
     """
     where = f"claim {asked}"
     if claim is None:
@@ -437,7 +438,7 @@ def _metadata_device(
 def health(pools: Iterable[Pool], node: str) -> tuple[DeviceHealth, ...]:
     """Return the health of every device of these pools, sorted by name.
 
-    With all names that parts of a card may have in its slices: claims that were allocated before a
+    All names are in it that parts of a card may have in slices: claims that were allocated before a
     change of these still have the old ones.
     """
     healths: list[DeviceHealth] = []

@@ -1,6 +1,6 @@
 """Decides what has to be written so that the slices of a node say what it offers.
 
-Stands behind claims/rules/shape; claims/publisher carries out its decisions. The rules of a pool
+It stands behind claims/rules/shape; claims/publisher carries out its decisions. The rules of a pool
 (k8s.io/api/resource/v1/types.go, ResourcePool): all its slices have one generation and say how many
 they are, and nothing of a pool is allocated while some are missing. So a change of a single slice
 keeps the generation, as the helper of Go drivers does (k8s.io/dynamic-resource-allocation/

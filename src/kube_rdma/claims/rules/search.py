@@ -1,8 +1,8 @@
 """Searches devices for a claim on a node: in the scheduler's order, the first choice wins.
 
-Called by claims/rules/verdicts. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
+claims/rules/verdicts calls it. The rules are those of k8s.io/dynamic-resource-allocation v0.36.3,
 structured/internal/incubating/allocator_incubating.go, with the gates that Kubernetes 1.36 has on
-by default. tests/lab/native/test_claim_verdicts.py holds both against each other.
+by default. tests/lab/native/test_claim_verdicts.py compares both.
 """
 
 from __future__ import annotations
@@ -205,9 +205,9 @@ class DeviceChoice(Frozen):
 
 
 class DeviceState:
-    """The devices that are free beside those of other claims and of the choices made so far.
+    """A record of what other claims hold, and of the devices that the search has chosen so far.
 
-    Choices are taken back in the opposite order.
+    Choices are undone in the opposite order.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class DeviceState:
     def in_use(self, request: ClaimRequest, id_: model.SliceDevice) -> Objection | None:
         """Return an objection if the whole device is taken.
 
-        AdminAccess minds only this claim's choices.
+        For a request with adminAccess only this claim's own choices count.
         """
         for choice in self.choices:
             if choice.candidate.id == id_ and not choice.candidate.device.shared:
@@ -254,8 +254,8 @@ class DeviceState:
     def take(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
         """Choose a device for a request, or return the objection to it.
 
-        A constraint that accepted it before another refused it takes it back, as one of the
-        scheduler does.
+        A constraint that accepted the device before another one refused it removes it again, as in
+        the scheduler.
         """
         objection = self.in_use(request, candidate.id)
         if objection is None and self._needs_counters(candidate):
@@ -442,7 +442,8 @@ class ClaimSearch:
     def search(self) -> tuple[DeviceChoice, ...] | None:
         """Return the devices that the claim would get on this node; None if it cannot be met.
 
-        Raise ClaimRefused, NotJudged, or NotEvaluated for a selector.
+        Raise ClaimRefused if the scheduler gives the claim up, NotJudged if the search would take
+        too long, NotEvaluated for a selector that kube-rdma cannot evaluate.
         """
         self._asked = tuple(tuple(map(self._prepared, one.choices)) for one in self.claim.requests)
         least = sum(min(one.count for one in choices) for choices in self._asked)
@@ -463,7 +464,7 @@ class ClaimSearch:
     def objection(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
         """Return why the scheduler rejects a device beside the present choices.
 
-        None if it does not.
+        Return None if it does not.
         """
         if candidate.pool.incomplete:
             text = f"pool {candidate.pool.name} is incomplete: {candidate.pool.incomplete}"

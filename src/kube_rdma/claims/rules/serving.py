@@ -94,10 +94,10 @@ def for_plugin(
 ) -> tuple[Pool, ...]:
     """Return the pools to offer by the device plugin.
 
-    `published` are the resources of devices in slices, None when nobody can tell. One that is to be
-    the plugin's and still has devices there stays with the claims, and so does one that claims hold
-    something of while nobody can tell which shares are free. Of the others as many free shares are
-    not given away as claims hold.
+    `published` are the resources of devices in slices, None when nobody can tell. A pool of the
+    plugin stays with the claims while it has, or may have, devices there. So does one that claims
+    hold something of while `held` is unknown. Of the others as many free shares are withheld, as
+    unhealthy ones, as claims hold.
     """
     served: list[Pool] = []
     for pool in pools:
@@ -161,7 +161,7 @@ def refuse_claimed(
 
 
 def _claimed(pool: Pool, booked: Sequence[PreparedClaim]) -> Counter[CardId | None]:
-    """Return how many shares of each card claims hold; under None those of a whole pool."""
+    """Return how many shares of each card claims hold; a whole pool's are under None."""
     whole = terms(pool.spec).bind is Bind.POOL
     claimed: Counter[CardId | None] = Counter()
     for claim in booked:

@@ -2,7 +2,7 @@
 
     pools ─► claim_offer: cards ─► slices: rows of shared cards, devices, groups ─► DRANET's names
 
-Stands between claims/rules/serving and claims/rules/publication. The limits are those of
+It stands between claims/rules/serving and claims/rules/publication. The limits are those of
 pkg/apis/resource/validation and k8s.io/api/resource/v1/types.go: 128 devices in a slice, 64 if one
 has taints. Where a server drops a feature, the same is said without it: shares become devices of
 their own, and devices that cannot be used are left out.
@@ -87,7 +87,7 @@ def claim_offer(pools: Iterable[Pool], rail: RailOf = lambda _: None) -> ClaimOf
 
 
 def _single(pool: Pool, card: Card, rail: RailOf) -> model.OfferedCard:
-    """Return one card as offered, tainted if unusable or if a port carries no traffic."""
+    """Return one card as offered, tainted if unusable or if only some of its ports are active."""
     facts = {**_facts(card), "rail": rail(card.id), "kind": _kind(card), **_pool_facts(pool)}
     states = {port.state is PortState.ACTIVE for device in card.devices for port in device.ports}
     taints: tuple[model.DeviceTaint, ...] = ()
@@ -104,7 +104,7 @@ def _single(pool: Pool, card: Card, rail: RailOf) -> model.OfferedCard:
 
 
 def _whole(pool: Pool) -> Iterator[model.OfferedCard]:
-    """Yield a whole pool as one offered device, with the attributes that all of its cards share."""
+    """Yield a whole pool as one offered device, with attributes in which no two cards differ."""
     if not pool.cards:
         return
     alike = [_facts(card) for card in pool.cards]

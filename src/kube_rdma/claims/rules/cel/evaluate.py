@@ -1,12 +1,12 @@
 """Evaluates whether a selector takes a device, as the scheduler does.
 
-Called by claims/rules/search for each device that is not in use. The variable `device` is
-that of k8s.io/dynamic-resource-allocation v0.36.3, cel/compile.go: an attribute or capacity without
-a domain has its driver's, and a domain that the device lacks is an empty map.
+claims/rules/search calls it for each device that is not in use. The variable `device` is as in
+k8s.io/dynamic-resource-allocation v0.36.3, cel/compile.go: an attribute or capacity without a
+domain has its driver's, and a domain that the device lacks is an empty map.
 
 Readers of a claim did not write its selectors, so their cost is bounded, in steps of about a
-microsecond. A text is evaluated once, in time that its length bounds; functions that take longer
-than its length (comparing lists, searching by a pattern) count their own steps.
+microsecond. Each part of a text is evaluated once at most, so its length bounds the time. Functions
+that may take longer (comparing lists, searching by a pattern) count their own steps.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Selectors:
     def take(self, expression: str, driver: str, device: ListedDevice) -> bool:
         """Return whether a CEL expression selects the device.
 
-        Raise EvaluationError or NotEvaluated. Answers are kept by the device's id(), so the caller
-        keeps the device alive.
+        Raise EvaluationError if it has no value for the device, NotEvaluated if kube-rdma cannot
+        evaluate it. Answers are kept by the device's id(), so the caller keeps the device alive.
         """
         key = (expression, driver, id(device))
         if key not in self._answers:
@@ -126,10 +126,7 @@ class Selectors:
         return functions.called(name, values, self._spend)
 
     def _either(self, arguments: Arguments, variables: Variables, *, decides: bool) -> bool:
-        """Evaluate `&&` or `
-
-        `: one side that decides is enough, even if another one fails.
-        """
+        """Evaluate `&&` or `||`: one side that decides is enough, even if another one fails."""
         failure: ValueError | None = None
         for argument in arguments:
             try:

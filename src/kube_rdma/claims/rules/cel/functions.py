@@ -46,7 +46,7 @@ Spend = Callable[[int], None]
 class EvaluationError(ValueError):
     """The error of a CEL expression without a value for a device.
 
-    The scheduler gives up the claim.
+    The scheduler then gives up the claim.
     """
 
 
@@ -88,7 +88,10 @@ def semver(text: str) -> Semver:
 
 
 def equal(left: object, right: object, spend: Spend) -> bool:
-    """Return whether two CEL values are equal; values of different types never are."""
+    """Return whether two CEL values are equal; but for numbers, different types never are.
+
+    Raise NotEvaluated for two maps.
+    """
     pairs = [(left, right)]
     while pairs:
         spend(1)
@@ -150,7 +153,7 @@ def operated(sign: str, left: Any, right: Any) -> object:
 def called(name: str, values: Sequence[object], spend: Spend) -> object:
     """Call a CEL function, or a method of the first value.
 
-    Raise NotEvaluated for an unknown one.
+    Raise NotEvaluated for an unknown one, EvaluationError for values that it does not take.
     """
     named = [(owner, methods[name]) for owner, methods in _METHODS if name in methods]
     if not named or not values:

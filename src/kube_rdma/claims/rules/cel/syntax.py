@@ -1,10 +1,10 @@
 """Parses expressions of CEL into the trees that claims/rules/cel/evaluate walks through.
 
-The grammar is that of github.com/google/cel-spec, doc/langdef.md. Parts that selectors of devices
-have no use for (bytes, unsigned numbers, messages, three quotes, maps) are NotEvaluated, and so is
-all that cannot be read: the API server takes no wrong selector, so it is only unknown here. The
-author of a selector chooses its length: runs of one sign become lists, which nothing recurses into,
-and only expressions in brackets are nested.
+The grammar is that of github.com/google/cel-spec, doc/langdef.md. Parts that selectors do not need
+(bytes, unsigned numbers, messages, three quotes, maps) are NotEvaluated, and so is all that cannot
+be read. The API server takes no wrong selector, so it is only unknown here. The author of a
+selector chooses its length: runs of one sign become lists, which nothing recurses into, and only
+expressions in brackets are nested.
 """
 
 from __future__ import annotations
