@@ -13,7 +13,7 @@ from kube_rdma.model.admission import PodTemplate
 async def whole_pod(
     cluster: Cluster, namespace: str, name: str
 ) -> tuple[PodTemplate, FullPod] | None:
-    """Return a pod, decoded in two ways; None without one.
+    """Return a pod as a PodTemplate and as the whole object; None without one.
 
     Raise Refused for a pod that does not have a pod's form.
     """

@@ -4,7 +4,7 @@
                                                                └─► judged by these facts
 
 `kube-rdma config check` shows the outcome. The rules are admission/rules, which explain applies to
-a pod of the cluster; what only the cluster knows, such as other objects there, is not held against
+a pod of the cluster. What only the cluster knows, such as other objects there, is not held against
 a pod.
 """
 
@@ -469,7 +469,7 @@ def check(
 ) -> ManifestCheck:
     """Return the meaning of all objects in files, with all findings, in their order.
 
-    A document that could not be read is there as its Refused.
+    `parts` has a Refused in place of each document that could not be read.
     """
     checker = _Checker(parts)
     checker.warn("", overlaps(checker.ip_pools))

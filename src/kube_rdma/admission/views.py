@@ -1,6 +1,6 @@
 """Pages and JSON of `kube-rdma config check`: objects, findings and additions.
 
-The last step of that command; admission/manifest_check judges, this sets it on a page.
+They are the last step of that command: admission/manifest_check judges, this shows the result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads what `kube-rdma migrate` needs of the API server, as values of model/migrate.
 
-Each function is one kind and needs the verb list, a ConfigMap's get. A DaemonSet's spec is handed
-on as it is, for a plan names what others wrote in it.
+Each function reads one kind and needs the verb list; config_text, reported_pools and node need get.
+A DaemonSet's spec is handed on as it is, for a plan names what others wrote in it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads the evidence of `kube-rdma migrate`: the plugins of a cluster, their owners and resources.
 
-cli/migrate runs it. It only reads; a right that is missing for a needed part refuses
-it by name, for a plan that knows half of a cluster would do harm.
+cli/migrate runs it. It only reads. A right that is missing for a needed part refuses it by name,
+for a plan that knows half of a cluster would do harm.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ async def neighbours(
 
 
 async def look_node(cluster: Cluster, name: str) -> model.ServingView:
-    """Read what a plan to move a node to claims needs; raise Refused if it cannot be moved."""
+    """Read what a plan to move a node to claims needs.
+
+    Raise Refused for an unknown node, for one without reported resources, and without a right.
+    """
     seen = await objects.node(cluster, name, SERVE_LABEL)
     if seen is None:
         raise Refused(f"there is no node {name}", remedy="kubectl get nodes has their names")

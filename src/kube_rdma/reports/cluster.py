@@ -1,7 +1,8 @@
 """Reads at the API server what `kube-rdma status` judges, as values of model/reports.
 
-Each function is one kind, one or a few requests, and needs the verb list (of the binding get). Only
-the fields that are judged are decoded, so an object that somebody garbled hides no other.
+Each function reads one or two kinds with a few requests, and needs the verb list; write_status
+needs patch of nodepolicies/status. Only the fields that are judged are decoded, so an object that
+somebody garbled hides no other.
 """
 
 from __future__ import annotations

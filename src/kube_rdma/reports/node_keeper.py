@@ -1,9 +1,9 @@
 """Keeps one thing that the cluster knows of this node as the agent's last look was.
 
 The loop of role plugin hands every keeper each state of the Node object (`seen`) and each look
-(`look`); the subclass says what follows from a look, when the node says something else, and writes
-it. A keeper reconciles a level: one write where the two differ, none where they agree, so a change
-that another client made is set right too.
+(`look`). The subclass says what follows from a look and when the cluster says something else, and
+writes it. A keeper reconciles a level: one write where the two differ, none where they agree, so a
+change that another client made is set right too.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class WritePace(Frozen):
 
 
 class NodeKeeper(ABC, Generic[T]):
-    """Base of the agent's parts that each keep something written on the Node; T is its value."""
+    """Base of the agent's parts that each keep something about their node written; T is its value.
+
+    It may be the Node's labels, its NodeReport or its ResourceSlices.
+    """
 
     part: ClassVar[str]
     """The name of this part of the agent in logs and metrics."""
@@ -79,7 +82,7 @@ class NodeKeeper(ABC, Generic[T]):
         self._last: T  # what was wanted last; unset until the first look makes it certain
         self._certain = False  # `_last` is about all that the node is to offer
         self._notices = Notices()
-        self._hope = asyncio.Event()  # what a try failed of may be over
+        self._hope = asyncio.Event()  # the next try may succeed
         self._worked = False  # a write, so the right was there
         self._absent = False  # nobody serves what is kept, or the right is missing
 
@@ -151,7 +154,7 @@ class NodeKeeper(ABC, Generic[T]):
 
     @abstractmethod
     def _agrees(self, node: NodeState, wanted: T) -> bool:
-        """Decide whether the node already has the wanted value."""
+        """Decide whether the wanted value is written already."""
 
     @abstractmethod
     async def _write(self, node: NodeState, wanted: T) -> NodeState | None:

@@ -2,9 +2,9 @@
 
     watches: policies, nodes' labels, reports ─► wake ─► one look: rollup ─► status where it differs
 
-A part of the controller, done by the copy that leads. Level-triggered: each look computes all
-anew, and one at an unchanged cluster writes nothing. Every agent watches the policies, so looks
-keep a distance: a rollout over thousands of nodes is a few writes.
+The controller's leader runs it. It is level-triggered: each look computes all anew, and one at an
+unchanged cluster writes nothing. Every agent watches the policies, so looks keep a distance: a
+rollout over thousands of nodes is a few writes.
 """
 
 from __future__ import annotations

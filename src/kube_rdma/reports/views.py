@@ -242,7 +242,7 @@ def _same_pools(
 
 
 def _agent(pods: Sequence[model.ProgramPod]) -> str:
-    """Return the state of a node's agents, of which two example DaemonSets give it two."""
+    """Return the state of a node's agents; with two of the example DaemonSets it has two."""
     if not pods:
         return "missing"
     ready = sum(pod.ready for pod in pods)

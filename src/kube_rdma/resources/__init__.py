@@ -1,4 +1,4 @@
 """Lists what the author of a pod can ask for: resources, claims and networks, lines to write.
 
-Only cli imports it.
+explain and cli import it.
 """

@@ -1,8 +1,8 @@
 """Reads what `kube-rdma resources` shows: each kind by itself, with the rights of who asks.
 
 cli/resources runs it. A right that is missing hides one part, which the view names. The API server
-alone is asked, never a node: each function below `read` is one kind and one request, of one
-namespace where the author's rights end there. Only fields that are shown are decoded.
+alone is asked, never a node. Each function below `read` asks for one kind (`agents` for two), in
+one namespace where the author's rights end there. Only fields that are shown are decoded.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _AuthorReader:
 async def _networks(
     look: _AuthorReader, namespace: str
 ) -> tuple[resources.NamedNetwork, ...] | None:
-    """Return the networks of all namespaces, or else of those that the user may read."""
+    """Return the networks of all namespaces, or else of the author's and the shared ones."""
     try:
         return await look.of_kind(networks)
     except Refused as error:
@@ -102,7 +102,7 @@ async def _networks(
 
 
 async def agents(cluster: Cluster) -> resources.AgentFacts:
-    """Return what every agent does for pods: their common image, networks and isolation.
+    """Return what every agent does for pods, networks and isolation, and the image of one agent.
 
     A pod may come to any node, so the strictest agent counts.
     """
@@ -224,7 +224,7 @@ def _limits(container: Container) -> Counter[str]:
 
 
 def named_pools(config: str) -> tuple[str, ...]:
-    """Return the IPPools that a CNI configuration names; none if it is not kube-rdma's."""
+    """Return the IPPools that a CNI configuration names; none if it has another form."""
     try:
         plugin = decoded(config, _NamedPlugin)
     except Undecodable:

@@ -1,8 +1,8 @@
 """Lists the resources, classes and networks of a namespace, and how much of them is free.
 
 resources/reader asks, resources/views shows. A share is free where its node may get pods, the node
-lists it as allocatable, and no pod that is not over asks for it. Where claims serve a name the
-kubelet lists none, and the node's report says how many there are.
+lists it as allocatable, and no unfinished pod asks for it. Where claims serve a name the kubelet
+lists none, and the node's report says how many there are.
 """
 
 from __future__ import annotations

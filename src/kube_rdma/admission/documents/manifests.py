@@ -1,7 +1,7 @@
 """Manifests: the objects that a document holds, and the pods in each of them.
 
-First step of `kube-rdma config check` for files that people apply. Kinds of other projects are
-searched for whatever looks like a pod's spec; pod_manifest reads the pods.
+It is the first step of `kube-rdma config check` for files that people apply. Kinds of other
+projects are searched for whatever looks like a pod's spec; pod_manifest reads the pods.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A pod in a manifest or an admission request, as far as admission/rules looks at it.
 
-What Kubernetes checks itself is not checked here: other fields are passed over, and what is null
-says nothing. The template inside of a Job or its like is read by the same models;
+What Kubernetes checks itself is not checked here: other fields are passed over, and null counts as
+absent. The template inside of a Job or its like is read by the same models;
 admission/documents/manifests knows where it stands.
 """
 
@@ -54,7 +54,7 @@ class PartialObject(Typed):
 def counted(quantity: object) -> int:
     """Return how many of an extended resource a quantity means.
 
-    Raise ValueError for no whole number.
+    Raise ValueError for another thing than a whole number with a known unit.
     """
     text = str(quantity).strip() if isinstance(quantity, int | float | str) else ""
     digits = text.rstrip("kKMGTPEi")
@@ -236,7 +236,7 @@ class PodObject(PartialObject):
 
 
 def load(document: Document, namespace: str = "", name: str = "") -> admission.PodTemplate:
-    """Return the pod of a document; `namespace` and `name` apply where the document has none.
+    """Return the pod of a document; `namespace` wins over its own, `name` is used if it has none.
 
     Raise Refused with each field that does not have the form of a pod's.
     """
@@ -392,7 +392,7 @@ def _blocks(
 ) -> tuple[NetworkAsk, ...] | None:
     """Return the blocks of the annotation pod-networks; None if it is missing or faulty.
 
-    None too if another annotation defines networks, which are not known here.
+    It is None too if another annotation defines their networks, which are not known here.
     """
     text = annotations.get(pod_networks.ANNOTATION)
     if text is None or annotations.get(pod_networks.DEFINITION, "").strip():

@@ -1,7 +1,7 @@
 """Rules about claims: entries of a pod that the API server refuses, selectors that match nothing.
 
-The API server takes a Deployment with such a template and refuses each of its pods, so that only
-an Event says why there is none.
+The API server takes a Deployment with such a template and refuses each of its pods. So only an
+Event says why there is none.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ClaimSelector(Frozen):
 
     expression: str
     where: str
-    device_class: str = ""  # empty in a class itself
+    device_class: str = ""  # in a class itself, its own name
 
 
 def foreign_selectors(

@@ -1,8 +1,8 @@
 """Completes a pod that asks for shares, so that RDMA works in it as it stands.
 
-The pod's own word counts more: what it drops, mounts or names itself is left as it is, and its
-annotation `kube-rdma.io/complete` says what is added in place of the administrator's choice:
-``ipc-lock, shm=16Gi, pod-networks``, or ``none``.
+The pod's own word counts more: what it drops, mounts or names itself is left as it is. Its
+annotation `kube-rdma.io/complete` replaces the administrator's choice of what is added. It has a
+list such as ``ipc-lock, shm=16Gi, pod-networks``, or ``none``.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def completions(
 ) -> tuple[Completion, ...]:
     """Return what to add to a pod, in an order that can be applied.
 
-    None for a pod without shares.
+    Return () for a pod without shares.
     """
     asking = {container.path: container for container, _ in asked(template, settings.shares)}
     if not asking:
@@ -96,7 +96,7 @@ def completions(
 
 
 def _ipc_lock(container: ContainerTemplate) -> Iterator[Completion]:
-    """Yield the addition of IPC_LOCK to a container that runs as root."""
+    """Yield the addition of IPC_LOCK to a root container that neither has nor drops it."""
     has = container.privileged or {_LOCK, "CAP_IPC_LOCK", "ALL"} & {*container.added}
     declined = {_LOCK, "CAP_IPC_LOCK", "ALL"} & {*container.dropped}
     if not has and not declined and not container.own_user:

@@ -1,6 +1,6 @@
-"""The rules that judge a pod: the limits that the documents of S0 and S1 name, rule by rule.
+"""The rules that judge a pod: limits in the documents of ACK (S0) and VKE (S1), and others.
 
-`kube-rdma explain` and `kube-rdma config check` ask here, install/rules/pod_policies says in CEL
+`kube-rdma explain` and `kube-rdma config check` ask here; install/rules/pod_policies says in CEL
 what CEL can say. The first rules are about containers and volumes, those about networks stand in
 networks; near_misses has typing errors.
 """
@@ -283,7 +283,7 @@ def _card_count(review: PodReview) -> Iterator[Finding]:
 def _mode_in(modes: Sequence[Mode], review: PodReview) -> Mode | None:
     """Return one of `modes` that a share of the pod surely has, wherever it runs.
 
-    None without one.
+    Return None without one.
     """
     for _, ask in review.shares:
         mode = share_rules.fixed_mode(review.pod, ask.resource, review.facts)

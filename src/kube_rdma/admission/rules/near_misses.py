@@ -1,9 +1,9 @@
 """Rules about typing errors: a pod names what nobody has, and a name that somebody has is near.
 
-Beside findings, which judges what is known. Kubernetes takes such a pod and leaves it pending, a
-network of that name is refused on the node, and nobody reads such an annotation at all. Names that
-differ in their number alone are siblings (``rail-0``, ``rail-1``), and no typing error, but where
-a whole row of them is known and lacks this one.
+They stand beside findings, which judges what is known. Kubernetes takes a pod with such a resource
+and leaves it pending. A network of such a name is refused on the node, and nobody reads such an
+annotation at all. Names that differ in their number alone are siblings (``rail-0``, ``rail-1``).
+They are no typing error, unless a whole row of them is known and lacks this one.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def unknown_network(review: PodReview) -> Iterator[Finding]:
 
 
 def misspelt(keys: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield each annotation that nobody reads, with the key that was probably meant."""
+    """Yield each key that is nearly one that is read, with the key that was probably meant."""
     for key in sorted(keys)[: _MOST * _MOST]:
         meant = next((one for one in KEYS if are_alike(key, one)), None)
         if meant and key not in KEYS:

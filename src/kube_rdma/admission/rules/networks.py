@@ -73,7 +73,10 @@ def block_count(review: PodReview) -> Iterator[Finding]:
 
 
 def network_shares(review: PodReview) -> Iterator[Finding]:
-    """Refuse a network for a resource of which the pod asks for no share."""
+    """Refuse more networks for a resource than the pod asks for shares of it.
+
+    If it asks for none at all, that is a warning.
+    """
     if not review.pod.whole:
         return
     asks = tuple((ask, network_of(ask, review)) for ask in review.pod.networks)
@@ -114,8 +117,8 @@ def _shared(block: NetworkAsk, review: PodReview) -> NetworkAsk:
 def unfit_entries(review: PodReview) -> Iterator[Finding]:
     """Refuse requests of an entry that an interface of its network cannot fulfil.
 
-    Another program may attach networks of the one annotation, so there it is a warning. What
-    ib-kubernetes writes into an entry is not there yet.
+    Another program may attach networks of Multus' annotation, so there it is a warning. Entries
+    that ib-kubernetes completes later are not judged.
     """
     for path, asks in ((NETWORKS, review.pod.networks), (BLOCKS, review.pod.blocks or ())):
         for ask in asks:
@@ -174,8 +177,9 @@ def shares_without_network(review: PodReview) -> Iterator[Finding]:
 def network_need(resource: str, review: PodReview) -> Severity | None:
     """Return how surely each share of a resource needs a network; None if it does not.
 
-    InfiniBand and EFA need none, nor a share of all cards. The administrator names it, as policies
-    take it; else a pool says what its cards are, or a tied network shows the need.
+    InfiniBand and EFA need none, nor a share of all cards. The setting networkResources of the
+    administrator counts first. Else a pool says what its cards are, or a tied network shows the
+    need.
     """
     if matches(resource, review.settings.network_resources):
         return Severity.WARNING

@@ -1,7 +1,7 @@
 """Counts the shares that a pod asks for, as the kubelet will hold them.
 
-First of the rules of admission: a pod without a share or a network is not looked at further. An
-init container's devices are free again before the main ones start, a sidecar's are not.
+Most rules of admission judge only pods that ask for shares or for networks of pod-networks. An init
+container's devices are free again before the main ones start; a sidecar's are not.
 
 A share is what an administrator calls so, and every resource that somebody offers: a pool, an
 operator's policy, or a network that takes shares of it. So no list has to name the prefixes that
@@ -109,7 +109,7 @@ _LAYERS = {"ether": LinkLayer.ETHERNET, "infiniband": LinkLayer.INFINIBAND}
 def possible(template: admission.PodTemplate, label: str) -> frozenset[str] | None:
     """Return the possible values of a label of the pod's node.
 
-    None where they are not restricted.
+    Return None where they are not restricted.
     """
     values = [frozenset((value,)) for key, value in template.selector if key == label]
     choices = [

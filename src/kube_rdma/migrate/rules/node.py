@@ -1,9 +1,9 @@
 """Plans a node's way from kube-rdma's device plugin to claims and back, for the same resources.
 
-The second half of `kube-rdma migrate node`. A label says how the agent serves the node's pools
-(pools/documents/config); the agent keeps the order in which shares end and slices begin. The plan
-adds the steps of people around it: no new pods while the kubelet has neither (it
-would refuse them for good), and the next node only when this one is through. Decision 0107.
+It is the second half of `kube-rdma migrate node`. A label says how the agent serves the node's
+pools (pools/documents/config); the agent keeps the order in which shares end and slices begin. The
+plan adds the steps of people around it: no new pods while the kubelet has neither (it would refuse
+them for good), and the next node only when this one is through. Decision 0107.
 """
 
 from __future__ import annotations

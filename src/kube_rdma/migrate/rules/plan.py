@@ -1,7 +1,8 @@
 """Plans the commands that bring a cluster to kube-rdma, in order, and the way back.
 
-The second half of `kube-rdma migrate plan`. kube-rdma's DaemonSet is made beside the other one, for
-nodes with the label kube-rdma.io/agent=on. The owner of the other DaemonSet decides the rest:
+It is the second half of `kube-rdma migrate plan`. kube-rdma's DaemonSet is made beside the other
+one, for nodes with the label kube-rdma.io/agent=on. The owner of the other DaemonSet decides the
+rest:
 
     nobody else       it is patched to leave marked nodes; each node goes over by its label
     a policy of 0.1   the policy lets go of it first (that operator deletes nothing), then the same
@@ -36,7 +37,8 @@ _PRESETS = {model.StartingPoint.ACK: "ack", model.StartingPoint.VKE: "vke"}
 def plan(view: model.MigrationView, options: model.MigrationOptions) -> model.TakeoverPlan:
     """Return the plan to move a cluster from another plugin to kube-rdma, and back.
 
-    Raise Refused where the plugin is not known, or serves no node.
+    Without a plugin to leave, the plan has only notes. Raise Refused where the plugin is not known,
+    or serves no node.
     """
     origin = source(view, options)
     if origin is None:

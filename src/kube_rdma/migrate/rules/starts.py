@@ -1,7 +1,7 @@
 """Recognizes the plugin that serves a cluster's nodes, by its DaemonSet's mounts and owner.
 
-The first half of `kube-rdma migrate plan`; migrate/rules/plan makes the way of it. Names are those
-of the manifests that their owners publish: k8s-rdma-shared-dev-plugin (deployment/k8s/base),
+It is the first half of `kube-rdma migrate plan`; migrate/rules/plan makes the way of it. Names are
+those of the manifests that their owners publish: k8s-rdma-shared-dev-plugin (deployment/k8s/base),
 k8s-rdma-sriov-dev-plugin (example/hca), network-operator (manifests/state-rdma-*), the documents of
 ACK and VKE. What is not recognized is refused with what was seen, for a wrong way does harm.
 """
@@ -54,10 +54,10 @@ def source(
 ) -> model.MigrationSource | None:
     """Return the plugin that nodes are moved away from.
 
-    None where kube-rdma alone serves the nodes, or nothing does. A DaemonSet without a ready pod
-    serves nobody, and its author need not be an administrator: it counts only if the options name
-    it. Raise Refused for several plugins at once, for an unknown one, and for one that nobody may
-    move.
+    Return None where kube-rdma alone serves the nodes, or nothing does. A DaemonSet without a ready
+    pod serves nobody, and its author need not be an administrator: it counts only if the options
+    name it. Raise Refused for several plugins at once, for an unknown one, and for one that nobody
+    may move.
     """
     others = [one for one in view.plugins if not one.is_ours and serves(one)]
     waiting = idle(view)

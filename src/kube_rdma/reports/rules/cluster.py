@@ -57,7 +57,7 @@ def cluster_cables(facts: model.ClusterFacts) -> tuple[CableFault, ...]:
 
 
 def node_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
-    """Yield the findings of each node, in the order of their names."""
+    """Yield the findings of each node by name, then those that compare or come from Events."""
     pods, reports = facts.agents, facts.reports or {}
     nodes = {node.name: node for node in facts.nodes or ()}
     for name in sorted({*nodes, *pods, *reports}):
@@ -231,7 +231,7 @@ def _spare(report: model.NodeReport) -> list[str]:
 
 
 def _versions(reports: Mapping[str, model.NodeReport]) -> Iterator[Finding]:
-    """Yield a finding for each node whose agent has another version than most agents."""
+    """Yield a finding for each version of agents that is not the most frequent one."""
     versions: dict[str, list[str]] = {}
     for name, report in sorted(reports.items()):
         versions.setdefault(report.version, []).append(name)
@@ -547,19 +547,20 @@ def _advice(facts: model.ClusterFacts) -> Iterator[Finding]:
         )
 
 
-# Recognizes kube-rdma's programs by what their containers run: DaemonSets have the seeds' names.
+# Recognizes kube-rdma's programs by what their containers run, for a DaemonSet may have the name of
+# the plugin that it replaced.
 
 _ISOLATION = "--namespace-isolation"
 _USUAL = "default,kube-system"  # of the agent's option without a list
 _COMMAND = "kube-rdma"
-_MARK = "rdma"  # an image that was pushed under another name still has it in its arguments' company
+_MARK = "rdma"  # in the name of an image that was renamed, or else of its workload
 
 
 def program_role(template: model.ProgramTemplate) -> model.ProgramRole | None:
     """Return which of our programs a container runs; None if it runs another one.
 
-    A container without a command runs its image's own, which is the agent: seeds S2 and S3 start it
-    so.
+    A container without a command runs its image's own, which is the agent: examples/s2-scc and
+    examples/s3-network start it so.
     """
     words = template.words
     image = template.image.rpartition("/")[2]  # a registry's name says nothing of what is in it

@@ -1,6 +1,6 @@
 """Makes a node's report out of one look of its agent, and the grid of all nodes' cards.
 
-The loop of role plugin hands in what a look came to (pools/rules/node_health and condition), and
+The loop of role plugin hands in what a look came to (pools/rules/node_health and condition).
 agent/node/report writes the report when it differs from the object. Counters and times are left
 out, or a node at rest would write.
 """
@@ -41,7 +41,7 @@ class AgentLook(Frozen):
     pending: Sequence[PendingPool] = ()
     refusals: Sequence[str] = ()
     overlaps: Sequence[str] = ()  # of policies
-    policies: Sequence[pool_model.ClusterNodePolicy] = ()  # those that this look was to meet
+    policies: Sequence[pool_model.ClusterNodePolicy] = ()  # that this look was to meet
     plan: pool_model.FunctionsPlan = pool_model.FunctionsPlan()
     rails: Mapping[CardId, int] = {}
     # Held ones; None: nobody can tell.
