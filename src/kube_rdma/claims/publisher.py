@@ -155,7 +155,7 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
         return dropped(part.spec.devices, stored.spec.devices)
 
     def _do_without(self, missing: frozenset[ClaimFeature], wanted: shape.ClaimOffer) -> None:
-        """Stop to use features that the server lacks; log each once, with its consequence."""
+        """Stop using features that the server lacks; log each once, with its consequence."""
         self._without |= missing
         for feature in sorted(missing):
             for so in self._notices.news(feature, _SENTENCES[feature]):

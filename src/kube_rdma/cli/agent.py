@@ -11,7 +11,7 @@ import click
 
 from kube_rdma.cli import options
 
-# The places where manifests of the first, the shared and the SR-IOV device plugin mount it.
+# The files that manifests of Alibaba SCC's, the shared and the SR-IOV device plugin mount.
 CONFIG = Path("/k8s-rdma-sriov-dev-plugin/config.json")
 SHARED_CONFIG = Path("/k8s-rdma-shared-dev-plugin/config.json")
 SRIOV_CONFIG = Path("/etc/pcidp/config.json")

@@ -183,7 +183,7 @@ async def watch_traffic(
             tuple(row for node, scrape in now.items() for row in rates(before.get(node), scrape)),
             {scrape.node: scrape.problem for scrape in now.values() if scrape.problem},
         )
-        # Who was silent once is compared with what was seen last.
+        # A node that was silent once is compared with its last scrape.
         before = {node: before.get(node, one) if one.problem else one for node, one in now.items()}
 
 

@@ -118,7 +118,7 @@ class KernelReaders(Frozen):
 async def read_beside_sysfs(
     survey: Survey, interval: float, readers: KernelReaders | None = None
 ) -> Observation:
-    """Return an Observation of only risen counters, flow control and whether it is a VM.
+    """Return an Observation of only error counters, flow control and whether this is a VM.
 
     The counters are watched for `interval` seconds. A part that cannot be read is named in
     `not_seen`.

@@ -177,7 +177,7 @@ async def pod_here(
 
     def records() -> tuple[Attachment, ...]:
         made = recorded(state, pod, uid)
-        if not made and (seen.networks or seen.attached):  # no record is not that all is well
+        if not made and (seen.networks or seen.attached):  # nothing shows that all is well
             raise Unavailable(f"the agent's journal in {state} has no attachment of the pod")
         return made or ()
 
@@ -202,7 +202,7 @@ async def pod_here(
         return full
     full = reader.part("pod.links", partial(with_namespace, full, namespace)) or full
     if not proc.processes_of(uid, containers.PROC):
-        return full  # the kernel tells of no process that is not in sight of this one
+        return full  # the kernel names no process outside of this PID namespace
     names = {container: name for name, container in containers.container_ids(whole).items()}
 
     def queue_pairs() -> tuple[model.ObservedQueuePairs, ...]:

@@ -267,7 +267,7 @@ def _why(container: pod.ContainerStatus) -> str:
 
 
 def _policy(stored: Stored[None, NicClusterPolicyStatus]) -> model.PolicyState:
-    # The status of a new policy, with the defaults of its definition, is nobody's.
+    # Nobody has written the status of a new policy: it has the defaults of its definition.
     status = stored.status if stored.status != NicClusterPolicyStatus() else None
     notes = [
         f"{part.type}: {part.message}"

@@ -111,8 +111,8 @@ async def until_well(
     """Look at the cluster until all is well or time is over; return the last look.
 
     `what` is all that has to be well, a word of --wait-for. `progress` gets each new sentence about
-    what is missing. With `shown`, which gets each look whose facts differ, only the time ends it.
-    Raise Unavailable if the API server does not answer the last look.
+    what is missing. With `shown`, which gets each look whose facts differ, it goes on until it is
+    cancelled. Raise Unavailable if the API server does not answer the last look.
     """
     between = WATCH_SECONDS if shown else BETWEEN_SECONDS
     end, before, seen = clock() + seconds, "", ClusterFacts()

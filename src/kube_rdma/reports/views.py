@@ -48,9 +48,10 @@ def status_page(
     problems_only: bool = False,
     wide: bool = False,
 ) -> page.Page:
-    """Return the status page, problems first; with `problems_only` it has nothing else.
+    """Return the status page, problems first.
 
-    A `wide` page has a row for each node.
+    With `problems_only` its tables have only rows that something is wrong with. A `wide` page has a
+    row for each node.
     """
     marks = _marks(findings)
     most = None if wide else _FEW

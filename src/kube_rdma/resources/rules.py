@@ -26,7 +26,10 @@ _BLOCK = (requests.POD_NETWORKS, '[{"cniConf": {"name": "rdma"}}]')
 
 
 def resource_list(facts: resources.AuthorFacts) -> resources.ResourceListing:
-    """Return what a namespace's pods may use, sorted by name; empty if nothing could be read."""
+    """Return what a namespace's pods may use; empty if nothing could be read.
+
+    Resources and classes are sorted by name.
+    """
     every = facts.networks or ()
     allowed = [network for network in every if _may_name(facts, network)]
     free = {pool.name: pool.free for pool in facts.ip_pools or ()}

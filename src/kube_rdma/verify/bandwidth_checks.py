@@ -250,7 +250,7 @@ class BandwidthChecks:
                 pods_there = await self._objects.pods(seen.namespace, selector=plan.selector)
                 taking = pairs.Copies(tuple(pods_there))
             else:
-                # Of a run whose controller ended without a word.
+                # Copies of a run whose controller was killed.
                 await self._objects.delete(seen.namespace, f"{CHECK_LABEL}={seen.name}")
                 asked = pairs.copies(self._objects, self._copies(seen, plan))
                 taking = await stack.enter_async_context(asked)

@@ -87,7 +87,7 @@ class BandwidthProof:
         self.outcomes: list[verify.PairOutcome] = []
         self._spent = 0.0  # seconds of turns
         self._hung: Counter[tuple[str, str]] = Counter()  # by pod and device
-        # Servers of a run that broke off may still listen: another run begins elsewhere.
+        # Servers of a run that broke off may still listen, so each run begins at another port.
         begin = random.randrange(PORTS)  # noqa: S311  nobody is to be kept from guessing it
         self._ports = (FIRST_PORT + number % PORTS for number in itertools.count(begin))
 
@@ -317,7 +317,7 @@ def with_centre_first(
     return [*centre, *(pod for pod in pods if pod not in centre)]
 
 
-# Copies of a pod, one on each node while they measure; they go whatever happens.
+# Copies of a pod, one on each node while they measure; they are deleted whatever happens.
 
 _LOOK_SECONDS = 1.0
 

@@ -207,7 +207,7 @@ def _device(wanted: model.AllocationResult, node: BookingNode, where: str) -> Po
     device = node.device(wanted.device)
     if device is None:
         raise _vanished(wanted.device, node, where)
-    # Of a function for programs there would be no file, or that of another pod's group.
+    # A function for user space would have no device file, or that of another pod's group.
     function = device.card.function if device.card else None
     borne = wanted.tolerations and not (function and function.for_programs)
     if device.illness and not (borne or wanted.admin):

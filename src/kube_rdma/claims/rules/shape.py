@@ -256,8 +256,8 @@ def spreading(cards: Iterable[model.OfferedCard]) -> Pools:
 def in_rows(pool: Sequence[model.OfferedCard], most: int) -> Iterator[model.OfferedCard]:
     """Yield the cards' parts, row by row: c0-s0, c1-s0, c0-s1, c1-s1, …, c0, c1.
 
-    A card's last part has its own name, and most of its shares. Any other of one share is for one
-    claim: no amount of it has to be counted.
+    A card's last part has the card's name, and no fewer shares than any other part. Another part of
+    one share is for one claim: no amount of it has to be counted.
     """
     sizes = [row_sizes(card.slots, most) for card in pool]
     for row in range(max(map(len, sizes))):

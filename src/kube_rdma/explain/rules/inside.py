@@ -217,7 +217,7 @@ def settings(evidence: PodEvidence, plan: PodPlan) -> Iterator[tuple[str, tuple[
     asked = dict(evidence.template.annotations).get(rules.ANNOTATION)
     if asked == rules.NONE:
         return
-    # Its text is not shown, only that it is named.
+    # The text of the topology file is not shown; the settings only name the file.
     topology = rules.TOPOLOGY if asked == rules.TOPOLOGY else ""
     groups = list(_used_by_container(evidence, plan))
     for container, used, fabric in groups:

@@ -81,7 +81,7 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
         placed = procedure.settle(located)
         leased, stand_ins = addresses(evidence, placed.nics)
         pod = PodName(evidence.template.namespace, evidence.template.name)
-        # In names alone, all stand-ins.
+        # It only goes into names, as a stand-in.
         sandbox = attachment.Sandbox(ContainerId("none"), pod, "", "", 0)
         addressed = procedure.address(placed, sandbox, leased, evidence.ip_pools.values())
         plan = procedure.plan(addressed)

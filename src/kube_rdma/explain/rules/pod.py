@@ -255,7 +255,8 @@ def _of_rules(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[str]:
 def findings(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[Finding]:
     """Yield why a pod does not run, then other obstacles in the order in which it meets them.
 
-    Errors mean that the pod cannot have what it asks for. For a pod that runs they are warnings.
+    Errors mean that the pod cannot have what it asks for. Errors of the admission rules are
+    warnings for a pod that exists already.
     """
     is_attached = bool(evidence.attached or evidence.recorded)
     scheduling = list(_scheduling(evidence))

@@ -30,7 +30,7 @@ from kube_rdma.model.kubernetes import quantity_text
 NAMESPACE, FILE = "kube-rdma", "kube-rdma-values.yaml"
 # On a node of VKE: its component's network out of Cello's way, and back (docs/migrate.md).
 CLEAR, LEAVE = "clear-vke", ("uninstall --records", "clear-vke --undo")
-# All others have that of the plain device plugin. Only the vendor knows the shares' names of these.
+# All others take preset scc. How these two plugins name their shares only their vendors know.
 _PRESETS = {model.StartingPoint.ACK: "ack", model.StartingPoint.VKE: "vke"}
 
 

@@ -386,7 +386,7 @@ def findings(facts: model.ClusterFacts) -> tuple[Finding, ...]:
     return tuple(sorted(every, key=lambda one: not one.is_error))
 
 
-# By the words of `status --wait-for`: how the codes begin of what has to be over.
+# By the words of `status --wait-for`: the beginnings of the codes of findings that have to be over.
 _AGENTS = ("NoAgent", "NoNodeMatches", "NodeNotReady", "Agent", "Report", "Controller")
 AWAITED = {"agents": _AGENTS, "cards": (*_AGENTS, "Cards", "Shares", "Configuration"), "all": ("",)}
 

@@ -47,7 +47,7 @@ class AgentLook(Frozen):
     # Held ones; None: nobody can tell.
     plugin_shares: Mapping[str, Collection[pool_model.ShareId]] | None = None
     attachments: Sequence[Attachment] = ()
-    # As the kubelet hears of them; None: as they are.
+    # The pools as they are offered to the kubelet; None: as the verdict has them.
     served: tuple[pool_model.Pool, ...] | None = None
     metrics: str = ""  # why nobody gets this agent's metrics
     neighbours: Mapping[model.PortKey, model.KnownNeighbour] = {}  # of ports of pools

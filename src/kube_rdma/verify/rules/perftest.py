@@ -19,7 +19,7 @@ from kube_rdma.model.verify import PerftestRow, PerftestRun, PodDevice
 
 LISTENING = "listening"  # what a server's script prints when it can be dialled
 SIGNALLED = "a client was ended by signal"  # with the number behind it
-# The words for what passes: a packet was lost too often; two clocks did not agree, for the cores
+# Words of failures that pass: a packet was lost too often; two clocks did not agree, for the cores
 # were busy while perftest compared them (get_clock.c: a correlation below 0.9); see client_script.
 _PASSING = "Completion with error", "Can't produce a report", SIGNALLED
 _TRIES = 60  # of a client by RDMA_CM, one each second

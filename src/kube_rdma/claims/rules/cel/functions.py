@@ -31,7 +31,8 @@ _OPERATIONS = {"+": add, "-": sub, "*": mul}
 _MOST_JOINED = 4096  # characters, or values of a list
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
-# Of patterns what RE2 and Python read alike. No group is repeated, so no repeat is in another.
+# The part of patterns that RE2 and Python read alike. No group is repeated, so no repeat is inside
+# of another.
 _PATTERN = re.compile(
     r"""(?:\(\?i\))?
     (?:\\[dDsSwWbB] | \\[!-/:-@\[-`{-~]
