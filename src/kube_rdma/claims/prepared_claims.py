@@ -89,7 +89,10 @@ class ClaimMetadata:
     async def attached(
         self, prepared: model.PreparedClaim, interfaces: Sequence[AttachedInterface]
     ) -> None:
-        """Write the pod's interfaces into the metadata files; log a failure once."""
+        """Write the pod's interfaces into the metadata files; log a failure once.
+
+        A claim that is not made for one pod by its template is left out.
+        """
         if not prepared.pod_claim:
             return
         files = prepare.metadata_files(prepared, self._attributes(), interfaces)

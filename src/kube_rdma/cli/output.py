@@ -302,7 +302,7 @@ def _spinner(sentence: str) -> Spinner:
 def take_logs() -> None:
     """Configure the log: the client's waits for the API server become sentences for people.
 
-    All else goes to stderr. A role of kube-rdma has set up its own log before, which stays.
+    All else goes to stderr. The log that an agent or controller has set up before stays.
     """
     import structlog
 

@@ -37,7 +37,10 @@ def concerned(findings: Iterable[Finding], pod: Explanation | None, node: str) -
 
 
 def causes(symptom: str, clues: Iterable[tuple[str, Finding]]) -> tuple[tuple[str, Finding], ...]:
-    """Return the root Findings with their sources, each once: errors first, then by symptom."""
+    """Return root Findings with their sources, each once: errors first, then by symptom.
+
+    Advice is left out.
+    """
     roots: dict[str, tuple[str, Finding]] = {}
     for source, one in clues:
         if not one.follows and one.severity is not Severity.ADVICE:

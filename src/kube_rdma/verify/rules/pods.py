@@ -333,7 +333,7 @@ def _unhealthy(report: NodeReport, resource: str) -> Iterator[tuple[str, str]]:
 
 
 def with_rails(pods: Sequence[PairedPod]) -> list[PairedPod]:
-    """Assign rails to the devices of pods that have fewer devices than others."""
+    """Return the pods; those with fewer devices than others get rails by their devices' names."""
     most = max((len(pod.devices) for pod in pods), default=0)
     whole = Counter(_names(pod) for pod in pods if len(pod.devices) == most)
     usual = whole.most_common(1)[0][0] if whole else ()
