@@ -18,7 +18,7 @@ from kube_rdma_lab import pace
 # The longest quiet of a healthy lab on the reference: the agent's round of repair takes 60 s.
 QUIET_SECONDS = 90.0
 # Beyond this a pace says more of its own moment than of the machine.
-SLOWEST = 10.0
+SLOWEST = 5.0
 MOST_BETWEEN_LOOKS = 5.0  # seconds of quiet; looks are 2 s apart where the machine is not starved
 
 
