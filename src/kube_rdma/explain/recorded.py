@@ -28,9 +28,7 @@ from kube_rdma.model.explain import NodeBasis, PodEvidence
 from kube_rdma.model.finding import NotSeen
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.model.kubernetes import NodeState
-from kube_rdma.pools.rules.condition import CardsState
-from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
-from kube_rdma.reports.rules.node_report import AgentLook, node_report
+from kube_rdma.reports.rules.node_report import first_report
 
 _NO_CLUSTER = NotSeen("labels, taints and other pods", "no cluster is asked with --sysfs")
 
@@ -84,8 +82,7 @@ async def explain_recorded(
     written = written_cluster(files)
     specs = tuple(one.spec for one in written.pools)
     survey = survey_at(sysfs)
-    verdict = evaluate(NodeFacts(survey, node_cards(survey), specs))
-    report = node_report(AgentLook(__version__, survey, verdict, CardsState()))
+    report = first_report(__version__, survey, specs)
     node = _with_mtus(basis(called(sysfs), report, specs=specs), SysfsTree(sysfs))
     reader = PartReader(worded=first_sentence)
     pools = {one.name: one for one in written.ip_pools}

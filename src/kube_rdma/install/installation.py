@@ -183,8 +183,9 @@ def _filled(
             "image.repository=registry.example.com/rdma/kube-rdma (docs/install.md)",
             where="image.repository",
         )
-    if values["platform"]["configMap"] and values["agent"]["enabled"]:
-        parse_config(values["agent"]["config"].encode(), CONFIG)
+    platform, config = values["platform"], values["agent"]["config"]
+    if platform["configMap"] and values["agent"]["enabled"] and (config or not platform["networks"]):
+        parse_config(config.encode(), CONFIG)
     return tuple(made for listed in described.values() for made in filled(listed, values))
 
 

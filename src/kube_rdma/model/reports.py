@@ -137,6 +137,14 @@ class ReportedCard(kubernetes.SparsePart):
     """rail is the rail of the card, as pools of addresses by rail count it, from 0. Left out: it
     has none, or an agent of an older release wrote the report. Example: 3.
     """
+    driver: kubernetes.Word = ""
+    """driver is the kernel driver of the card's function. Left out: no function, or none is bound.
+    Example: mlx5_core.
+    """
+    part_of: Annotated[str, Meta(max_length=253)] = ""
+    """partOf is the physical card of which this one is a virtual function or a sub-function, by its
+    id. Left out: this is a physical card. Example: 0000:81:00.0.
+    """
 
 
 class ReportedPool(kubernetes.SparsePart):

@@ -160,3 +160,16 @@ def test_the_agent_s_configuration_is_checked(tmp_path):
     path = tmp_path / "values.yaml"
     path.write_text('agent:\n  config: |\n    {"mode": "hcb"}\n')
     assert "agent.config:1:10: mode" in refusal("--preset", "ack", "--values", str(path))
+
+
+@pytest.mark.parametrize("preset", ["default", "rails", "rdma-ib", "nvidia", "ib"])
+def test_agents_that_follow_policies_need_no_configuration(preset):
+    """An empty one takes no file, so that the file does not overrule the policies."""
+    (workload,) = (
+        each
+        for each in printed("--preset", preset, "--set", "agent.config=", "--part", "workloads")
+        if each["kind"] == "DaemonSet"
+    )
+    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    assert not [word for word in container["args"] if word.startswith("--config")]
+    assert "the document is empty" in refusal("--preset", "ack", "--set", "agent.config=")

@@ -21,7 +21,8 @@ from kube_rdma.model.device import PortState
 from kube_rdma.model.measures import figure_text
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.condition import CardsState
-from kube_rdma.pools.rules.node_health import NodeVerdict
+from kube_rdma.pools.rules.node_health import NodeFacts, NodeVerdict, evaluate, node_cards
+from kube_rdma.pools.rules.rails import physical
 from kube_rdma.pools.rules.selection import interfaces
 from kube_rdma.pools.rules.staging import PendingPool
 from kube_rdma.reports.rules.policies import at_node
@@ -108,6 +109,14 @@ def node_report(look: AgentLook) -> model.NodeReport:
     )
 
 
+def first_report(
+    version: str, survey: Survey, specs: Sequence[pool_model.PoolSpec] = ()
+) -> model.NodeReport:
+    """Return what an agent of this version with these pools would report of a node at first."""
+    verdict = evaluate(NodeFacts(survey, node_cards(survey), specs))
+    return node_report(AgentLook(version, survey, verdict, CardsState()))
+
+
 def _policies(look: AgentLook) -> tuple[pool_model.PolicyAtNode, ...]:
     """Return the outcome of each policy on this node, whose pools are known by their source."""
     verdict, plan = look.verdict, look.plan
@@ -154,6 +163,7 @@ def _reported(
         for known in [look.neighbours.get((card.id, device.name, port.number), _UNKNOWN)]
     )
     netdevs = interfaces(card, look.survey.functions)
+    above = physical(card)
     uses = [netdev.use for netdev in netdevs if netdev.use]
     return model.ReportedCard(
         card.id,
@@ -165,6 +175,8 @@ def _reported(
         carries=tuple(what for netdev in netdevs for what in _carried(netdev)),
         addresses=tuple(address.partition("/")[0] for use in uses for address in use.addresses),
         rail=look.rails.get(card.id),
+        driver=(card.function and card.function.driver) or "",
+        part_of="" if above == card.id else above,
     )
 
 

@@ -5,6 +5,8 @@ from ipaddress import ip_network
 import pytest
 
 from kube_base.frozen import replace
+from kube_rdma.hardware.machines import machine
+from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.attach.steps import AddRoute
 from kube_rdma.model.card import CardId, Function, Netdev, Use
@@ -29,7 +31,13 @@ from kube_rdma.pools.rules.condition import CardsState, next_state
 from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
 from kube_rdma.pools.rules.staging import PendingPool
 from kube_rdma.reports.node_report import report_status
-from kube_rdma.reports.rules.node_report import MOST_CARDS, AgentLook, card_grid, node_report
+from kube_rdma.reports.rules.node_report import (
+    MOST_CARDS,
+    AgentLook,
+    card_grid,
+    first_report,
+    node_report,
+)
 from tests.unit.agent.conftest import RDMA_CM, card
 from tests.unit.agent.world import hard_card, position
 
@@ -106,6 +114,16 @@ def test_a_card_that_no_pool_has_is_rejected_with_its_reason_or_merely_there():
     ]
     assert [c.name for c in report.rejected] == ["mlx5_2"]
     assert report.ill == ()
+
+
+def test_a_card_comes_with_its_driver_and_a_part_with_its_physical_card():
+    survey = survey_at(machine("mlx5-roce-pf-vfs"))
+    report = first_report("1", survey)
+    cards = {card.name: (card.driver, card.part_of) for card in (*report.cards, *report.rejected)}
+    part = ("mlx5_core", "0000:c1:00.0")
+    assert cards == {"mlx5_0": ("mlx5_core", ""), "mlx5_1": part, "mlx5_2": part}
+    written = report_status(None, report, "2026-01-01T00:00:00Z")
+    assert {card.part_of for card in written.cards} == {"", "0000:c1:00.0"}
 
 
 def test_a_card_that_vanished_is_reported_as_gone():
