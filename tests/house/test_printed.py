@@ -18,6 +18,7 @@ PRINTING = {
     "cli/claim.py": "manifests of the caller's own words, which install/views writes",
     "cli/config.py": "a schema of the model",
     "cli/devices.py": "a line of JSON, NCCL's topology file, a sentence of its own",
+    "cli/discover.py": "manifests, which install/views writes, below comments through plain",
     "cli/doctor.py": "a bundle for a program",
     "cli/ip.py": "manifests, which install/views writes",
     "cli/nccl_env.py": "a script that is a file of the product",

@@ -23,11 +23,13 @@ from kube_rdma.attach.cluster import request_of
 from kube_rdma.attach.documents import cni_conf
 from kube_rdma.attach.rules.repair import EvictionTurns, evictable
 from kube_rdma.fabric.rules.leaves import LEAVES, remembered_leaves
+from kube_rdma.discover.cluster import recorded_policy
 from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, borrow_queue, pool_of, stored_block
 from kube_rdma.lib.text.document import of_json
 from kube_rdma.model.attach.attachment import RESTART
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.kubernetes import NodeState, PodState
+from kube_rdma.model.pools import HARDWARE
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
 from kube_rdma.verify.cluster import BANDWIDTH_CHECK, seen_check
 
@@ -190,6 +192,10 @@ PARSERS: Mapping[str, tuple[object, Parser]] = {
     "Pod": (POD_OBJECT, _of(POD, pod_state)),
     "BandwidthCheck": (CHECK_OBJECT, _of(BANDWIDTH_CHECK, _check)),
     "NodePolicy": (POLICY_OBJECT, _of(NODE_POLICY, policy_of)),
+    "hardware of a NodePolicy": (
+        [{"cards": [{"id": "0000:04:00.0", "gbps": 400.0, "link": "InfiniBand"}], "gpus": 8}],
+        lambda data: recorded_policy("a", {}, {HARDWARE: data.decode(errors="replace")}),
+    ),
     "IPBlock": (BLOCK_OBJECT, _of(IP_BLOCK, stored_block)),
     "IPPool": (POOL_OBJECT, _of(IP_POOL, pool_of)),
     "borrow requests of an IPPool": (POOL_OBJECT, _of(IP_POOL, borrow_queue)),

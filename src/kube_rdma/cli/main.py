@@ -39,6 +39,7 @@ COMMANDS = {
     "config": "Check configurations and manifests.",
     "controller": "Do cluster-wide work; the Deployment runs it.",
     "devices": "Show the RDMA devices of this node.",
+    "discover": "Propose an installation for the nodes.",
     "doctor": "Find out why RDMA does not work here.",
     "explain": "Show what a pod asked for and got.",
     "fabric": "Show cables between cards and switches.",
@@ -67,7 +68,7 @@ GROUPS = (
     ("Check", ("config", "verify"), "kube-rdma verify nodes -f pod.yaml"),
     (
         "Install and change",
-        ("claim", "install", "migrate", "render"),
+        ("claim", "discover", "install", "migrate", "render"),
         "kube-rdma install --values values.yaml --dry-run",
     ),
     ("For programs", ("agent", "controller", "nccl-env", "network"), "kube-rdma nccl-env"),

@@ -36,11 +36,14 @@ class RecordedNode(click.ParamType["SysfsRoot"]):
         return path
 
 
-def sysfs_option(purpose: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def sysfs_option(
+    purpose: str, *, multiple: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the option --sysfs; `purpose` says in its help what the command does with the node."""
     return click.option(
         "--sysfs",
         type=RecordedNode(),
+        multiple=multiple,
         metavar="DIR|NAME",
         help=f"{purpose} DIR is a folder that `kube-rdma devices --record` wrote, NAME a machine "
         "that comes with kube-rdma, such as dgx-like.",

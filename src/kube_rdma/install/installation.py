@@ -135,7 +135,7 @@ def release(
     `networks` is the cluster's definition of NetworkAttachmentDefinitions, None without one. Raise
     Refused as `objects` does.
     """
-    values = _values([_layer({VALUE: version}, "version of the API server"), *layers], preset)
+    values = all_values([_layer({VALUE: version}, "version of the API server"), *layers], preset)
     name, platform, agent = values[FULL_NAME] or RELEASE, values["platform"], values["agent"]
     values = with_helm(values, defines_networks=networks is None or not others(networks, name))
     noted = {
@@ -169,7 +169,7 @@ def objects(
     configuration in them. Raise it also where workloads are wanted and no image is named.
     """
     every = blueprints()
-    return _filled(_values(layers, preset), {part: every[part]} if part else every)
+    return _filled(all_values(layers, preset), {part: every[part]} if part else every)
 
 
 def _filled(
@@ -194,7 +194,7 @@ def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
 
     Raise Refused as `objects` does.
     """
-    return install_notes.notes(_values(layers, preset))
+    return install_notes.notes(all_values(layers, preset))
 
 
 def left_out(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
@@ -202,7 +202,7 @@ def left_out(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
 
     Raise Refused as `objects` does.
     """
-    return lacking(_values(layers, preset))
+    return lacking(all_values(layers, preset))
 
 
 def policy_values(texts: Sequence[str], where: str) -> Values:
@@ -213,7 +213,8 @@ def policy_values(texts: Sequence[str], where: str) -> Values:
     return _given([assignment(text, where) for text in texts], "nvidia-operator")
 
 
-def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
+def all_values(layers: Sequence[Document], preset: str = "") -> dict[str, Any]:
+    """Return all values of an installation, those of its preset too; raise Refused as `objects`."""
     values = merged(_given(layers, preset))
     if not values["namespace"]["name"]:
         raise Refused(

@@ -446,6 +446,12 @@ class MadeFunctions(Frozen):
 
 # NodePolicies of the cluster, and their outcome on the nodes that they select.
 
+HARDWARE = "kube-rdma.io/hardware"
+"""The annotation of a NodePolicy with its nodes' hardware, and the label that tells groups apart.
+
+Agents do not write this label.
+"""
+
 
 class ClusterNodePolicy(Frozen):
     """A NodePolicy, for the nodes that have all labels of its selector."""

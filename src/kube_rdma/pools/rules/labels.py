@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from kube_base.frozen import Frozen, field
 from kube_rdma.model.device import Device, LinkLayer, Port, PortState
 from kube_rdma.model.kubernetes import LabelChange, NodeState
-from kube_rdma.model.pools import Mode
+from kube_rdma.model.pools import HARDWARE, Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.pools.rules.nearness import Nearness, nearness
 
@@ -76,6 +76,12 @@ TABLE = (
         FABRIC,
         "`fec0000000000001`",
         "InfiniBand subnet prefixes, sorted, with `.` between; the default prefix names no fabric",
+    ),
+    LabelRow(
+        HARDWARE,
+        "`8x400g-infiniband`",
+        "group of nodes with the same hardware, for NodePolicies",
+        by_agent=False,
     ),
     LabelRow("kube-rdma.io/block", "`leaf-1`", "leaf of most of its nodes", by_agent=False),
     LabelRow("kube-rdma.io/leaf", "`leaf-1`", "leaf switch or switches", by_agent=False),

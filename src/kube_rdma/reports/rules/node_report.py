@@ -182,6 +182,8 @@ def _reported(
 
 def _carried(netdev: Netdev) -> Iterator[str]:
     """Yield why the node needs an interface, apart from an address on it."""
+    if netdev.fast_path:
+        yield f"{netdev.name} carries the traffic of {netdev.master}"
     if netdev.default_route:
         yield f"the default route leads through {netdev.name}"
     if netdev.use and netdev.use.storage:
