@@ -22,8 +22,8 @@ from kube_rdma.adapters.cni import protocol
 from kube_rdma.attach.cluster import request_of
 from kube_rdma.attach.documents import cni_conf
 from kube_rdma.attach.rules.repair import EvictionTurns, evictable
-from kube_rdma.fabric.rules.leaves import LEAVES, remembered_leaves
 from kube_rdma.discover.cluster import recorded_policy
+from kube_rdma.fabric.rules.leaves import LEAVES, remembered_leaves
 from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, borrow_queue, pool_of, stored_block
 from kube_rdma.lib.text.document import of_json
 from kube_rdma.model.attach.attachment import RESTART

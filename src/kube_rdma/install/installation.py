@@ -184,7 +184,11 @@ def _filled(
             where="image.repository",
         )
     platform, config = values["platform"], values["agent"]["config"]
-    if platform["configMap"] and values["agent"]["enabled"] and (config or not platform["networks"]):
+    if (
+        platform["configMap"]
+        and values["agent"]["enabled"]
+        and (config or not platform["networks"])
+    ):
         parse_config(config.encode(), CONFIG)
     return tuple(made for listed in described.values() for made in filled(listed, values))
 

@@ -88,9 +88,7 @@ def test_a_port_has_its_neighbour_or_why_there_is_none():
     leaf = ReportedNeighbour("leaf-1", "Ethernet1/1", "52:54:00:aa:00:01")
     known = {
         (position(0).pci, "mlx5_0", 1): KnownNeighbour(leaf),
-        (position(1).pci, "mlx5_1", 1): KnownNeighbour(
-            unheard="no LLDP frame for 121 s"
-        ),
+        (position(1).pci, "mlx5_1", 1): KnownNeighbour(unheard="no LLDP frame for 121 s"),
     }
     report = node_report(look(hard_card(0), hard_card(1), neighbours=known))
     heard, silent = (card.ports[0] for card in report.cards)
