@@ -27,8 +27,8 @@ def table(families: Iterable[MetricFamily], before: Iterable[MetricFamily] = ())
     rows = list(families)
     (usual, count), *_ = Counter(row.labels for row in rows).most_common(1)
     is_usual = bool(usual) and (count == len(rows) or count >= FEWEST)
-    whose = "Labels" if count == len(rows) else "Labels, where none are named"
-    lines = [f"{whose}: {_labels(usual)}."] if is_usual else []
+    whose = "Labels:" if count == len(rows) else "A series without labels in brackets has"
+    lines = [f"{whose} {_labels(usual)}."] if is_usual else []
     known = {(one.meaning, one.source): one.name for one in reversed(list(before))}
     same = [row for row in rows if (row.meaning, row.source) in known]
     old = [row for row in rows if OLD in row.source]
