@@ -13,13 +13,19 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kube_rdma_lab import audit, dns, relay
+from kube_rdma_lab import audit, dns, gates, relay
 from kube_rdma_lab.api_client import ApiClient
 from kube_rdma_lab.kubeconfig import SERVER, kubeconfig
 from kube_rdma_lab.patience import Patience
 from kube_rdma_lab.pki import Authority, new_key, private_pem, public_pem, write_secret
 from kube_rdma_lab.processes import Program, call, running
-from kube_rdma_lab.topology import API_PORT, CONTROL_PLANE_IP, POD_CIDR, SERVICE_CIDR
+from kube_rdma_lab.topology import (
+    API_PORT,
+    CONTROL_PLANE_IP,
+    POD_CIDR,
+    SERVICE_CIDR,
+    Topology,
+)
 
 ETCD = "https://127.0.0.1:2379"
 # First address of the Service range: the Service `kubernetes` of namespace default.
@@ -173,13 +179,13 @@ def _admits_pods(client: ApiClient) -> bool:
 
 @contextlib.asynccontextmanager
 async def control_plane(
-    binaries: Path, state: Path, host: socket.socket, slowness: float
+    topology: Topology, binaries: Path, state: Path, host: socket.socket, slowness: float
 ) -> AsyncIterator[ControlPlane]:
     """Run a control plane until the scope closes; entered once pods can be made and names asked.
 
     `state` is the lab's folder: keys go to pki/, etcd's data to etcd/, output to logs/. The API
     server is reachable at `host` too, a listening socket of the host (relay.py). `slowness` is this
-    machine's pace.
+    machine's pace. Of the `topology` count its feature gates and API groups.
     """
     pki, logs = state / "pki", state / "logs"
     authority = Authority("kube-rdma lab")
@@ -189,13 +195,18 @@ async def control_plane(
         async def start(name: str, argv: list[str | Path]) -> Program:
             return await stack.enter_async_context(running(name, argv, logs / f"{name}.log"))
 
+        async def start_gated(name: str, argv: list[str | Path]) -> Program:
+            return await start(name, [*argv, *gates.options(name, topology, binaries)])
+
         database = await start("etcd", etcd(binaries, pki, state / "etcd"))
-        server = await start("kube-apiserver", [*apiserver(binaries, pki), *audit.options(state)])
+        server = await start_gated(
+            "kube-apiserver", [*apiserver(binaries, pki), *audit.options(state)]
+        )
         client = ApiClient(pki, SERVER)
         await server.until(lambda: asyncio.to_thread(client.ready), Patience(slowness))
         await stack.enter_async_context(relay.relaying(host))
-        manager = await start("kube-controller-manager", controller_manager(binaries, pki))
-        chooser = await start("kube-scheduler", scheduler(binaries, pki))
+        manager = await start_gated("kube-controller-manager", controller_manager(binaries, pki))
+        chooser = await start_gated("kube-scheduler", scheduler(binaries, pki))
         kubectl = (binaries / "kubectl", f"--kubeconfig={pki}/admin.kubeconfig")
         await call((*kubectl, "apply", "--server-side", "-f", "-"), stdin=dns.objects())
         (state / "Corefile").write_text(dns.corefile(pki / "coredns.kubeconfig"))

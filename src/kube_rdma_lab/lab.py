@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma_lab import build, pace, preflight, progress, relay, state, topology
+from kube_rdma_lab import build, gates, pace, preflight, progress, relay, state, topology
 from kube_rdma_lab.native import cgroups
 from kube_rdma_lab.native import node as native
 from kube_rdma_lab.processes import tail
@@ -158,6 +158,7 @@ def up(
             bin_dir=binaries,
             archives=images,
         )
+        gates.check(wanted, parts.bin)
         with relay.listen() as host:
             facts = {"binaries": str(parts.bin), "port": host.getsockname()[1], "pace": slowness}
             state.update(home, **facts)

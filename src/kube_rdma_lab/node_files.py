@@ -8,6 +8,7 @@ a native node needs.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,16 @@ def write_ssh(folder: Path, key: str) -> None:
 
 
 def write_kubernetes(
-    files: Path, node: NodeSpec, authority: Authority, release: Release = Release.NEWEST
+    files: Path,
+    node: NodeSpec,
+    authority: Authority,
+    release: Release,
+    gates: Mapping[str, bool],
 ) -> None:
     """Write the credentials and configurations of kubelet and kube-proxy.
 
-    The kubelet's kubeconfig comes last: a native node, which runs already, waits for it.
+    `gates` are the kubelet's feature gates. Its kubeconfig comes last: a native node, which runs
+    already, waits for it.
     """
     folder = files / "kubernetes"
     folder.mkdir(parents=True)
@@ -55,7 +61,7 @@ def write_kubernetes(
     authority.issue(node.name, hosts=(node.name, node.ip)).write(folder, "kubelet")
     proxy = authority.issue("system:kube-proxy")
     write_secret(folder / "kube-proxy.kubeconfig", kubeconfig(authority.certificate, proxy))
-    _json(folder / "kubelet.json", kubelet_configuration(node, release))
+    _json(folder / "kubelet.json", kubelet_configuration(node, release, gates))
     _json(folder / "kube-proxy.json", proxy_configuration(node))
     kubelet = authority.issue(f"system:node:{node.name}", groups=("system:nodes",))
     beside = folder / "kubelet.kubeconfig.new"
@@ -103,7 +109,9 @@ def conflist(node: NodeSpec) -> dict[str, Any]:
     return {"cniVersion": "1.0.0", "name": "lab", "plugins": [bridge, portmap]}
 
 
-def kubelet_configuration(node: NodeSpec, release: Release = Release.NEWEST) -> dict[str, Any]:
+def kubelet_configuration(
+    node: NodeSpec, release: Release, gates: Mapping[str, bool]
+) -> dict[str, Any]:
     """Return the KubeletConfiguration: strict about who asks, frugal with an emulated CPU."""
     settings = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -130,6 +138,7 @@ def kubelet_configuration(node: NodeSpec, release: Release = Release.NEWEST) -> 
         "clusterDNS": [dns.SERVICE_IP],
         "clusterDomain": dns.DOMAIN,
         "topologyManagerPolicy": str(node.topology_manager),
+        "featureGates": dict(gates),
     }
     unknown = release.differences.not_in_kubelet
     return {name: value for name, value in settings.items() if name not in unknown}

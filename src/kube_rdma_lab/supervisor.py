@@ -18,7 +18,17 @@ import time
 from pathlib import Path
 
 from kube_base.errors import KubeError, Unavailable
-from kube_rdma_lab import accelerator, network, node_files, pace, signs, state, switch, watchdog
+from kube_rdma_lab import (
+    accelerator,
+    gates,
+    network,
+    node_files,
+    pace,
+    signs,
+    state,
+    switch,
+    watchdog,
+)
 from kube_rdma_lab.api_client import ApiClient
 from kube_rdma_lab.build.parts import Parts
 from kube_rdma_lab.console import Console
@@ -68,11 +78,14 @@ class Supervisor:
             nodes = await self._start_natives(stack)
             with step(self._report, "control plane"):
                 plane = await stack.enter_async_context(
-                    control_plane(self._parts.bin, self._home, self._host, self._slowness)
+                    control_plane(
+                        self._topology, self._parts.bin, self._home, self._host, self._slowness
+                    )
                 )
+            gated = gates.of("kubelet", self._topology, self._parts.bin)
             for node in self._topology.nodes:
                 node_files.write_kubernetes(
-                    self._files(node), node, plane.authority, self._parts.release
+                    self._files(node), node, plane.authority, self._parts.release, gated
                 )
             if boot:
                 nodes |= await self._start_machines(stack, boot)

@@ -8,7 +8,8 @@ in a file, which topology_file.py reads.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -151,12 +152,18 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The nodes of a lab; `release` is that of its control plane and of all its nodes."""
+    """The nodes of a lab; `release` is that of its control plane and of all its nodes.
+
+    `feature_gates` are set in each program of Kubernetes that knows them, `api_groups` are the API
+    server's runtime configuration (gates.py).
+    """
 
     name: str
     summary: str
     nodes: tuple[NodeSpec, ...]
     release: Release = Release.NEWEST
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    api_groups: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def rails(self) -> tuple[int, ...]:
@@ -231,6 +238,9 @@ EIGHT_GPUS = tuple(
 )
 TWO_GPUS = (GpuGhost(0), GpuGhost(1))
 GPUS_APART = tuple(GpuGhost(socket) for socket in (0, 1) for _ in range(4))
+TWO_PROGRAMS = tuple(
+    NodeSpec(index, TWO_CARDS_AND_IGB, GPUS_APART, kind=NodeKind.USER_MODE) for index in (1, 2)
+)
 
 TOPOLOGIES = {
     topology.name: topology
@@ -265,10 +275,7 @@ TOPOLOGIES = {
         Topology(
             "user-mode",
             "the same as two-nodes on user-mode kernels: cards in software, no NUMA, no switches",
-            tuple(
-                NodeSpec(index, TWO_CARDS_AND_IGB, GPUS_APART, kind=NodeKind.USER_MODE)
-                for index in (1, 2)
-            ),
+            TWO_PROGRAMS,
         ),
         Topology(
             "user-mode-four-cards",
@@ -276,6 +283,12 @@ TOPOLOGIES = {
             tuple(
                 NodeSpec(index, FOUR_CARDS, GPUS_APART, kind=NodeKind.USER_MODE) for index in (1, 2)
             ),
+        ),
+        Topology(
+            f"user-mode-{Release.NEXT}",
+            f"the same as user-mode with Kubernetes {Release.NEXT}",
+            TWO_PROGRAMS,
+            Release.NEXT,
         ),
         Topology(
             "native",
@@ -322,8 +335,8 @@ def find(reference: str) -> Topology:
 
 def _from_json(text: str) -> Topology:
     fields = json.loads(text)
-    nodes = tuple(map(_node, fields["nodes"]))
-    return Topology(fields["name"], fields["summary"], nodes, Release(fields["release"]))
+    typed = {"nodes": tuple(map(_node, fields["nodes"])), "release": Release(fields["release"])}
+    return Topology(**{**fields, **typed})
 
 
 def _node(fields: dict[str, Any]) -> NodeSpec:

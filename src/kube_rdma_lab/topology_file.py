@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from kube_base.errors import Refused
@@ -19,6 +19,7 @@ from kube_rdma.lib.text import document, reader
 from kube_rdma.lib.text.document import Document, shown
 from kube_rdma_lab import topology
 from kube_rdma_lab.native import trees
+from kube_rdma_lab.release import Release
 from kube_rdma_lab.topology import (
     MAX_MACHINES,
     MAX_NODES,
@@ -36,6 +37,7 @@ from kube_rdma_lab.topology import (
 ENDINGS = (".yaml", ".yml", ".json")
 MAX_RAILS = 8
 MAX_GPUS = 8
+MAX_GATES = 64
 MIN_MEMORY, MAX_MEMORY = 2048, 16384
 # Interfaces that a node has anyway.
 TAKEN = ("lo", "eth0", "cni0")
@@ -43,6 +45,14 @@ TAKEN = ("lo", "eth0", "cni0")
 
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+GateName = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{1,99}$")]
+# What kube-apiserver takes in --runtime-config.
+GroupName = Annotated[
+    str,
+    Field(pattern=r"^(api/(all|ga|beta|alpha)|([a-z0-9.-]{1,99}/)?v[0-9]+((alpha|beta)[0-9]+)?)$"),
+]
 
 
 class NicEntry(_Entry):
@@ -83,6 +93,10 @@ class TopologyEntry(_Entry):
 
     summary: str = "from a file"
     nodes: list[NodeEntry] = Field(max_length=MAX_NODES)
+    # Without quotes 1.37 is a number.
+    release: Annotated[Literal["newest", "older", "1.34", "1.37"], BeforeValidator(str)] = "newest"
+    feature_gates: dict[GateName, bool] = Field({}, max_length=MAX_GATES)
+    api_groups: dict[GroupName, bool] = Field({}, max_length=MAX_GATES)
 
 
 # What only a machine has.
@@ -106,6 +120,10 @@ ALLOWED = {
     "native": "true, false",
     "user_mode": "true, false",
     "tree": "a tree of sysfs by its name or its folder",
+    "release": ", ".join(Release),
+    "feature_gates": f"up to {MAX_GATES} feature gates, each with true or false",
+    "api_groups": f"up to {MAX_GATES} API versions, each with true or false, such as"
+    " resource.k8s.io/v1alpha3, v1, api/all, api/ga, api/beta or api/alpha",
     "nodes": f"a list of up to {MAX_NODES} nodes, each with fields out of"
     f" {', '.join(NodeEntry.model_fields)}",
     "nics": f"a list of cards, each with fields out of {', '.join(NicEntry.model_fields)}",
@@ -154,7 +172,14 @@ def parse(data: bytes, source: str) -> Topology:
         raise Refused.all(faults)
     folder = Path(source).absolute().parent
     nodes = tuple(_node(index, node, folder) for index, node in enumerate(entry.nodes, start=1))
-    return Topology(Path(source).name, entry.summary, nodes)
+    return Topology(
+        Path(source).name,
+        entry.summary,
+        nodes,
+        Release(entry.release),
+        feature_gates=entry.feature_gates,
+        api_groups=entry.api_groups,
+    )
 
 
 def _refusal(error: ErrorDetails, text: Document) -> Refused:
@@ -181,7 +206,8 @@ def _refusal(error: ErrorDetails, text: Document) -> Refused:
 
 
 def _not_allowed(value: object, path: document.Path, text: Document) -> Refused:
-    field = next(part for part in reversed(path) if isinstance(part, str))
+    # Inside of a list or a mapping it is the field that has it.
+    field = next(part for part in reversed(path) if part in ALLOWED)
     problem = f"{shown(value)} is not a value of this field"
     return Refused(problem, remedy=f"Allowed: {ALLOWED[field]}", where=text.where(path))
 
@@ -192,6 +218,10 @@ def _contradictions(entry: TopologyEntry, text: Document) -> Iterator[Refused]:
     for number in machines[MAX_MACHINES:]:
         problem = f"the lab has {MAX_MACHINES} machines already"
         yield Refused(problem, remedy="Write native: true", where=text.where(("nodes", number)))
+    if machines and Release(entry.release) is Release.OLDER:
+        problem = "a machine's containerd is of the newest release"
+        remedy = "Write native: true at all nodes, or another release"
+        yield Refused(problem, remedy=remedy, where=text.where(("release",)))
     for number, node in enumerate(entry.nodes):
         place: document.Path = ("nodes", number)
         yield from _of_kind(node, place, text)

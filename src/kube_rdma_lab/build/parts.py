@@ -236,7 +236,7 @@ def _joined(
         kernel=chosen.vmlinuz,
         kernel_release=chosen.release,
         initrd=made.hardware.initrd,
-        root_disk=root.build_disk(store, made.base, chosen, binaries),
+        root_disk=root.build_disk(store, made.base, chosen, binaries, release),
         image_disk=image_disk.build_disk(store, filled),
         user_mode=made.hardware.user_mode,
     )

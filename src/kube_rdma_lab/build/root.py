@@ -14,6 +14,7 @@ from kube_rdma_lab.build.go import BINARIES, GoBinaries
 from kube_rdma_lab.build.kernel import Kernel
 from kube_rdma_lab.build.shell import Shell
 from kube_rdma_lab.build.store import Store
+from kube_rdma_lab.release import Release
 
 TREE = debian.DebianTree("bookworm", "minbase", (
     # verbs and cards; rdma-core brings udev along, which tests/vm/guest/test_udev.py starts
@@ -40,8 +41,10 @@ def build_base(store: Store, stamp: str) -> Path:
     return store.get("node-base", {**TREE.inputs(), "stamp": stamp}, make) / "tree"
 
 
-def build_disk(store: Store, base: Path, kernel: Kernel, binaries: GoBinaries) -> Path:
-    """Build the machines' root disk, an ext4 image, and return its path."""
+def build_disk(
+    store: Store, base: Path, kernel: Kernel, binaries: GoBinaries, release: Release
+) -> Path:
+    """Build the machines' root disk for a release, an ext4 image, and return its path."""
 
     def make(folder: Path, shell: Shell) -> None:
         stage = folder / "stage"
@@ -57,7 +60,7 @@ def build_disk(store: Store, base: Path, kernel: Kernel, binaries: GoBinaries) -
         **binaries.inputs(*NODE_BINARIES, *BINARIES["cni"]),
         "recipe": f"{RECIPE} {disk.FEATURES}",
     }
-    return store.get("root-disk", inputs, make) / "root.ext4"
+    return store.get(release.shelf("root-disk"), inputs, make) / "root.ext4"
 
 
 def _add_modules(stage: Path, kernel: Kernel) -> None:

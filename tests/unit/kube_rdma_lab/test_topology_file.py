@@ -8,7 +8,15 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused
 from kube_rdma_lab.cli import lab as command
-from kube_rdma_lab.topology import GpuGhost, NicKind, RdmaNetns, TopologyManager, find
+from kube_rdma_lab.release import Release
+from kube_rdma_lab.topology import (
+    TOPOLOGIES,
+    GpuGhost,
+    NicKind,
+    RdmaNetns,
+    TopologyManager,
+    find,
+)
 from kube_rdma_lab.topology_file import choose, parse
 
 WHOLE = b"""\
@@ -23,6 +31,9 @@ nodes:
   topology_manager: restricted
   memory_mib: 4096
 - {}
+release: 1.37
+feature_gates: {GenericWorkload: true, DRAPartitionableDevices: false}
+api_groups: {scheduling.k8s.io/v1beta1: true, api/alpha: false}
 """
 
 
@@ -37,6 +48,9 @@ def test_a_file_says_everything_that_a_topology_has():
     assert first.topology_manager is TopologyManager.RESTRICTED
     assert first.memory_mib == 4096
     assert (second.name, second.nics) == ("node-2", ())
+    assert made.release is Release.NEXT
+    assert made.feature_gates == {"GenericWorkload": True, "DRAPartitionableDevices": False}
+    assert made.api_groups == {"scheduling.k8s.io/v1beta1": True, "api/alpha": False}
 
 
 def test_a_file_may_mix_all_kinds_of_nodes(tmp_path):
@@ -55,6 +69,29 @@ def test_a_topology_survives_the_way_to_the_supervisor_even_under_a_known_name()
     made = parse(WHOLE, "two-nodes.yaml")
     assert find(made.reference) == made
     assert find(made.with_nodes(3).reference) == made.with_nodes(3)
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_a_topology_of_the_lab_survives_it_too(name):
+    made = choose(name, None)
+    assert find(made.reference) == made
+    assert find(name).reference == name
+
+
+WRONG = {
+    "nodes: [{}]\nrelease: older": "release: a machine's containerd is of the newest release",
+    "nodes: []\nrelease: 1.38": r'release: "1.38" is not a value .* newest, older, 1.34, 1.37',
+    "nodes: []\nfeature_gates: {genericWorkload: true}": '"genericWorkload" is not a value',
+    "nodes: []\nfeature_gates: {GenericWorkload: Yes}": '"Yes" is not a value .* true or false',
+    "nodes: []\nfeature_gates: [GenericWorkload]": "Allowed: up to 64 feature gates",
+    "nodes: []\napi_groups: {--etcd: true}": r'"--etcd" is not a value .* resource.k8s.io/v1alpha3',
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_mistake_is_told_with_its_place_and_what_is_allowed(text):
+    with pytest.raises(Refused, match=rf"x.yaml:\d+:\d+: .*{WRONG[text]}"):
+        parse(text.encode(), "x.yaml")
 
 
 def test_a_file_that_is_not_there_is_told_with_the_topologies_that_are(tmp_path):
