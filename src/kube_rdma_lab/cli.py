@@ -15,7 +15,7 @@ from kube_rdma_lab import lab as labs
 from kube_rdma_lab import state
 from kube_rdma_lab.ghost import install
 from kube_rdma_lab.printer import Printer
-from kube_rdma_lab.topology import TOPOLOGIES, find
+from kube_rdma_lab.topology import LLDP_SECONDS, TOPOLOGIES, find
 
 NAME = click.option(
     "--name",
@@ -38,6 +38,14 @@ NODES = click.option(
     metavar="N",
     help="Number of nodes; the nodes of the topology repeat in turns. Default: those of the "
     "topology.",
+)
+LLDP = click.option(
+    "--lldp-seconds",
+    type=click.IntRange(1, 3600),
+    default=LLDP_SECONDS,
+    show_default=True,
+    metavar="N",
+    help="Seconds between two LLDP frames of a leaf switch, if the topology has any.",
 )
 BINARIES = click.option(
     "--bin",
@@ -81,12 +89,14 @@ def lab() -> None:
 @NAME
 @TOPOLOGY
 @NODES
+@LLDP
 @BINARIES
 @IMAGES
 def up(
     name: str,
     topology: str,
     nodes: int | None,
+    lldp_seconds: int,
     binaries: Path | None,
     images: tuple[Path, ...],
 ) -> None:
@@ -97,7 +107,7 @@ def up(
     begin = time.monotonic()
     from kube_rdma_lab.topology_file import choose
 
-    wanted = choose(topology, nodes)
+    wanted = choose(topology, nodes, lldp_seconds)
     with Printer() as report:
         running = labs.up(name, wanted.reference, binaries, report, images=images)
     install.start_ghosts(running)
@@ -230,6 +240,32 @@ def card(name: str, node: str, act: str, card: str) -> None:
     address = getattr(replay, act)(card)
     if address:
         click.echo(address)
+
+
+@lab.command(
+    epilog=examples(
+        "kube-rdma lab cable",
+        "kube-rdma lab cable node-1 ens2f0 leaf-b/3",
+        "kube-rdma lab cable node-1 ens2f0 out",
+    )
+)
+@NAME
+@click.argument("words", nargs=-1, metavar="[NODE CARD TO]")
+def cable(name: str, words: tuple[str, ...]) -> None:
+    """Plug a card's cable into another port of a leaf switch.
+
+    TO is LEAF/PORT, LEAF for its first free port, or `out`. A cable that is in that port changes
+    places with the card's. Without words, all cables of the lab are listed.
+    """
+    from kube_rdma_lab import cables
+    from kube_rdma_lab.demo.table import columns
+
+    if words and len(words) != 3:
+        raise click.UsageError("Name a node, its card and where the cable goes, or nothing.")
+    running = labs.find(name)
+    listed = cables.move(running, *words) if words else cables.read(running.home)
+    table = columns([cables.HEAD, *(each.cells for each in listed)])
+    click.echo(table if listed else f"The topology of lab {name!r} has no leaf switches.")
 
 
 @lab.command(

@@ -1,5 +1,8 @@
 """The lab's wires: one bridge for the cluster, one per rail, an end for every NIC of every node.
 
+A leaf switch is a bridge for each rail, and the rail's own bridge connects them as a spine does:
+cards of a rail reach each other wherever they are plugged in (cables.py), and rails stay apart.
+
 All of it is made in the supervisor's own network namespace and vanishes with it, so names and
 addresses need not differ between two labs on one machine.
 """
@@ -7,6 +10,7 @@ addresses need not differ between two labs on one machine.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 from kube_rdma_lab.processes import call
 from kube_rdma_lab.topology import CONTROL_PLANE_IP, RDMA_MTU, NodeKind, NodeSpec, Topology
@@ -24,6 +28,11 @@ def end(node: NodeSpec, position: int) -> str:
     return f"n{node.index}e{position}"
 
 
+def bridge(rail: int, leaf: str = "") -> str:
+    """Return the name of a rail's bridge, or of a leaf's bridge for that rail."""
+    return f"{leaf}-r{rail}" if leaf else f"rail{rail}"
+
+
 Cards = Mapping[str, Sequence[str]]  # the interfaces of native nodes' cards, by node name
 
 
@@ -34,17 +43,33 @@ def commands(topology: Topology, cards: Cards) -> tuple[str, ...]:
         f"addr add {CONTROL_PLANE_IP}/24 dev {CLUSTER_BRIDGE}",
         f"link set {CLUSTER_BRIDGE} up",
     ]
-    recorded = {rail for names in cards.values() for rail in range(len(names))}
-    for rail in sorted({*topology.rails, *recorded}):
-        lines += [f"link add rail{rail} type bridge", f"link set rail{rail} mtu {RDMA_MTU} up"]
+    rails = {*topology.rails, *(rail for names in cards.values() for rail in range(len(names)))}
+    for rail in sorted(rails):
+        lines += _bridge(bridge(rail))
+    for number, (leaf, rail) in enumerate(product(topology.leaves, sorted(rails))):
+        up, down = f"up{number}", f"down{number}"
+        lines += [*_bridge(bridge(rail, leaf)), f"link add {up} type veth peer name {down}"]
+        lines += _join(up, bridge(rail, leaf), RDMA_MTU) + _join(down, bridge(rail), RDMA_MTU)
     for node in topology.nodes:
-        rails = [nic.rail for nic in node.nics] or range(len(cards.get(node.name, ())))
         lines += _plug(node, 0, CLUSTER_BRIDGE, 1500)
-        for position, rail in enumerate(rails, start=1):
-            lines += _plug(node, position, f"rail{rail}", RDMA_MTU)
+        for position, rail in enumerate(rails_of(node, cards), start=1):
+            lines += _plug(node, position, bridge(rail, node.leaf(position)), RDMA_MTU)
         # The API server reaches webhooks and aggregated APIs in pods directly.
         lines.append(f"route add {node.pod_cidr} via {node.ip}")
     return tuple(lines)
+
+
+def rails_of(node: NodeSpec, cards: Cards) -> Sequence[int]:
+    """Return the rails of a node's cards in their order; those of a tree are counted."""
+    return [nic.rail for nic in node.nics] or range(len(cards.get(node.name, ())))
+
+
+def _bridge(name: str) -> list[str]:
+    return [f"link add {name} type bridge", f"link set {name} mtu {RDMA_MTU} up"]
+
+
+def _join(interface: str, bridge: str, mtu: int) -> list[str]:
+    return [f"link set {interface} mtu {mtu}", f"link set {interface} master {bridge} up"]
 
 
 def _plug(node: NodeSpec, position: int, bridge: str, mtu: int) -> list[str]:
@@ -61,7 +86,7 @@ def _plug(node: NodeSpec, position: int, bridge: str, mtu: int) -> list[str]:
                 f"link add {name} type veth peer name {other}",
                 f"link set {other} addrgenmode none arp off mtu {mtu} up",
             ]
-    return [*lines, f"link set {name} mtu {mtu}", f"link set {name} master {bridge} up"]
+    return [*lines, *_join(name, bridge, mtu)]
 
 
 async def build(topology: Topology, cards: Cards) -> None:

@@ -20,7 +20,9 @@ from pathlib import Path
 from kube_base.errors import KubeError, Unavailable
 from kube_rdma_lab import (
     accelerator,
+    cables,
     gates,
+    lldp,
     network,
     node_files,
     pace,
@@ -39,7 +41,7 @@ from kube_rdma_lab.native import cgroups
 from kube_rdma_lab.native import node as native
 from kube_rdma_lab.patience import Patience
 from kube_rdma_lab.pki import write_ssh_key
-from kube_rdma_lab.processes import Program, weigh_session
+from kube_rdma_lab.processes import Program, running, weigh_session
 from kube_rdma_lab.progress import Event, Phase, PipeReport, Report, step
 from kube_rdma_lab.topology import NodeKind, NodeSpec, Topology, find
 
@@ -75,6 +77,8 @@ class Supervisor:
             with step(self._report, "network"):
                 shown = native.write_cards(self._home, self._topology)
                 await network.build(self._topology, shown)
+                cables.write(self._home, cables.of(self._topology, shown))
+                leaves = await self._start_leaves(stack)
             nodes = await self._start_natives(stack)
             with step(self._report, "control plane"):
                 plane = await stack.enter_async_context(
@@ -95,16 +99,24 @@ class Supervisor:
             if boot:
                 self._report(Event(pace.describe(self._slowness, "machines"), Phase.DONE))
             switched = [nodes[node] for node in self._topology.machines]
-            await stack.enter_async_context(
-                switch.listening(self._home, (*plane.programs, *switched))
-            )
+            programs = (*plane.programs, *leaves)
+            await stack.enter_async_context(switch.listening(self._home, (*programs, *switched)))
             state.update(self._home, phase="up", pace=self._slowness)
             self.ready = True
             self._report(Event("lab", Phase.READY))
-            await self._watch((*plane.programs, *nodes.values()))
+            await self._watch((*programs, *nodes.values()))
 
     def _files(self, node: NodeSpec) -> Path:
         return self._home / "nodes" / node.name / "files"
+
+    async def _start_leaves(self, stack: contextlib.AsyncExitStack) -> tuple[Program, ...]:
+        """Start the program that sends LLDP for the leaf switches, if the topology has any."""
+        if not self._topology.leaves:
+            return ()
+        seconds = str(self._topology.lldp_seconds)
+        argv = (sys.executable, "-P", "-m", lldp.__name__, self._home, seconds)
+        log = self._home / "logs" / f"{lldp.PROGRAM}.log"
+        return (await stack.enter_async_context(running(lldp.PROGRAM, argv, log)),)
 
     async def _start_natives(self, stack: contextlib.AsyncExitStack) -> dict[NodeSpec, Program]:
         """Start the native nodes before the control plane, for which their kubelets wait."""

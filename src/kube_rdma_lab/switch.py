@@ -1,4 +1,4 @@
-"""Ends and starts the programs of a running lab's control plane, and its machines, one by one.
+"""Ends and starts the programs of a running lab's control plane, its LLDP, and its machines.
 
 The supervisor listens (`listening`), for it alone is in the lab's namespaces; whoever has the lab
 asks it over a socket in the lab's folder (`turn`). A program that was ended so is no loss.
@@ -68,6 +68,6 @@ def turn(home: Path, word: Word, program: str) -> None:
     if answer != _DONE:
         raise Refused(
             f"the lab cannot {word} it: {answer.decode()}",
-            remedy="Name etcd, kube-apiserver, kube-controller-manager, kube-scheduler, coredns or"
-            " a node that is a machine",
+            remedy="Name etcd, kube-apiserver, kube-controller-manager, kube-scheduler, coredns, a"
+            " node that is a machine, or lldp if the topology has leaves",
         )

@@ -25,6 +25,7 @@ RDMA_MTU = 9000
 MAX_NODES = 32  # of both kinds; a node's index is part of its addresses
 MAX_MACHINES = 4
 MAX_VFS = 7  # what QEMU's igb has
+LLDP_SECONDS = 30  # IEEE 802.1AB-2016, msgTxInterval
 
 
 class NodeKind(StrEnum):
@@ -62,8 +63,8 @@ class TopologyManager(StrEnum):
 class RdmaNic:
     """One card of a node: an Ethernet interface on a rail, Soft-RoCE made on it at boot if wanted.
 
-    Cards of equal `rail` share one bridge of the lab. `numa_node` is the socket whose PCIe root
-    the card hangs from.
+    Cards of equal `rail` reach each other: they share a bridge of the lab, or are on leaves that it
+    connects. `numa_node` is the socket whose PCIe root the card hangs from.
     """
 
     name: str
@@ -101,7 +102,9 @@ class NodeSpec:
 
     All fields from `nics` to `rdma_at_boot` are a machine's. Without the last it boots with no RDMA
     module, and its lab has images of drivers that load them (build/drivers.py). `tree` is a native
-    node's: its cards, as native/trees.py finds them by name or by folder; empty for none.
+    node's: its cards, as native/trees.py finds them by name or by folder; empty for none. `leaves`
+    are the leaf switches of the cards of both, in their order; a card without one is on its rail's
+    bridge, which sends no LLDP.
     """
 
     index: int
@@ -115,6 +118,7 @@ class NodeSpec:
     topology_manager: TopologyManager = TopologyManager.NONE
     kind: NodeKind = NodeKind.MACHINE
     tree: str = ""
+    leaves: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -137,6 +141,10 @@ class NodeSpec:
         """Return the addresses of this node's pods, which are routed and never masqueraded."""
         return f"10.244.{self.index}.0/24"
 
+    def leaf(self, position: int) -> str:
+        """Return the leaf of the card at `position`, as of `mac`; empty for a card without one."""
+        return self.leaves[position - 1] if position <= len(self.leaves) else ""
+
     def rdma_ip(self, nic: RdmaNic) -> str:
         """Return the address of the host on one card's rail."""
         return f"192.168.{50 + nic.rail}.{10 + self.index}"
@@ -155,7 +163,7 @@ class Topology:
     """The nodes of a lab; `release` is that of its control plane and of all its nodes.
 
     `feature_gates` are set in each program of Kubernetes that knows them, `api_groups` are the API
-    server's runtime configuration (gates.py).
+    server's runtime configuration (gates.py). `lldp_seconds` lie between two frames of a leaf.
     """
 
     name: str
@@ -164,11 +172,17 @@ class Topology:
     release: Release = Release.NEWEST
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     api_groups: Mapping[str, bool] = field(default_factory=dict)
+    lldp_seconds: int = LLDP_SECONDS
 
     @property
     def rails(self) -> tuple[int, ...]:
         """Return the rails of all nodes' cards; each rail is one RDMA network."""
         return tuple(sorted({nic.rail for node in self.nodes for nic in node.nics}))
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Return the leaf switches of all nodes' cards, in order of their names."""
+        return tuple(sorted({leaf for node in self.nodes for leaf in node.leaves if leaf}))
 
     @property
     def kinds(self) -> frozenset[NodeKind]:
@@ -193,7 +207,7 @@ class Topology:
     @property
     def reference(self) -> str:
         """Return a text from which `find` makes the same topology, also in another process."""
-        is_built_in = self.name.partition(":")[0] in TOPOLOGIES
+        is_built_in = self.name.partition(":")[0] in TOPOLOGIES and find(self.name) == self
         return self.name if is_built_in else json.dumps(asdict(self))
 
     def with_nodes(self, count: int) -> Topology:
@@ -285,6 +299,21 @@ TOPOLOGIES = {
             ),
         ),
         Topology(
+            "user-mode-leaves",
+            "four nodes on user-mode kernels with two cards each; node-1 and node-2 are on leaf-a,"
+            " the others on leaf-b",
+            tuple(
+                NodeSpec(
+                    index,
+                    TWO_CARDS,
+                    memory_mib=2048,
+                    kind=NodeKind.USER_MODE,
+                    leaves=(leaf, leaf),
+                )
+                for index, leaf in enumerate(("leaf-a", "leaf-a", "leaf-b", "leaf-b"), start=1)
+            ),
+        ),
+        Topology(
             f"user-mode-{Release.NEXT}",
             f"the same as user-mode with Kubernetes {Release.NEXT}",
             TWO_PROGRAMS,
@@ -347,5 +376,6 @@ def _node(fields: dict[str, Any]) -> NodeSpec:
         "rdma_netns": RdmaNetns(fields["rdma_netns"]),
         "topology_manager": TopologyManager(fields["topology_manager"]),
         "kind": NodeKind(fields["kind"]),
+        "leaves": tuple(fields["leaves"]),
     }
     return NodeSpec(**{**fields, **typed})

@@ -7,6 +7,7 @@ later change of the file changes no running lab. Faults carry line, field, what 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,6 +22,7 @@ from kube_rdma_lab import topology
 from kube_rdma_lab.native import trees
 from kube_rdma_lab.release import Release
 from kube_rdma_lab.topology import (
+    LLDP_SECONDS,
     MAX_MACHINES,
     MAX_NODES,
     MAX_VFS,
@@ -37,6 +39,8 @@ from kube_rdma_lab.topology import (
 ENDINGS = (".yaml", ".yml", ".json")
 MAX_RAILS = 8
 MAX_GPUS = 8
+MAX_LEAVES = 16  # of a lab, with a bridge for each rail
+MAX_PORTS = 64  # of a node's cards; a tree may have virtual functions
 MAX_GATES = 64
 MIN_MEMORY, MAX_MEMORY = 2048, 16384
 # Interfaces that a node has anyway.
@@ -47,6 +51,7 @@ class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+LeafName = Annotated[str, Field(pattern=r"^([a-z][a-z0-9-]{0,11})?$")]
 GateName = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]{1,99}$")]
 # What kube-apiserver takes in --runtime-config.
 GroupName = Annotated[
@@ -82,6 +87,7 @@ class NodeEntry(_Entry):
     tree: str = ""
     nics: list[NicEntry] = []
     gpus: list[GpuEntry] = []
+    leaves: list[LeafName] = Field([], max_length=MAX_PORTS)
     memory_mib: int = Field(3072, ge=MIN_MEMORY, le=MAX_MEMORY)
     rdma_netns: Literal["shared", "exclusive"] = "shared"
     rdma_at_boot: bool = True
@@ -120,6 +126,8 @@ ALLOWED = {
     "native": "true, false",
     "user_mode": "true, false",
     "tree": "a tree of sysfs by its name or its folder",
+    "leaves": "the leaf switch of each card in their order, each 1 to 12 small letters, digits and"
+    f' hyphens, a letter first, such as leaf-a, or "" for none; up to {MAX_PORTS}',
     "release": ", ".join(Release),
     "feature_gates": f"up to {MAX_GATES} feature gates, each with true or false",
     "api_groups": f"up to {MAX_GATES} API versions, each with true or false, such as"
@@ -132,14 +140,15 @@ ALLOWED = {
 MODELS: dict[str, type[BaseModel]] = {"nodes": NodeEntry, "nics": NicEntry, "gpus": GpuEntry}
 
 
-def choose(wanted: str, nodes: int | None) -> Topology:
-    """Return the topology that the options --topology and --nodes name.
+def choose(wanted: str, nodes: int | None, lldp_seconds: int = LLDP_SECONDS) -> Topology:
+    """Return the topology that the options --topology, --nodes and --lldp-seconds name.
 
     `wanted` is a topology's name, or a file if it ends like one. Raise Refused with all faults of a
     file.
     """
     is_file = wanted.endswith(ENDINGS)
     chosen = load(Path(wanted)) if is_file else topology.find(wanted)
+    chosen = replace(chosen, lldp_seconds=lldp_seconds)
     return chosen if nodes is None else chosen.with_nodes(nodes)
 
 
@@ -218,6 +227,10 @@ def _contradictions(entry: TopologyEntry, text: Document) -> Iterator[Refused]:
     for number in machines[MAX_MACHINES:]:
         problem = f"the lab has {MAX_MACHINES} machines already"
         yield Refused(problem, remedy="Write native: true", where=text.where(("nodes", number)))
+    leaves = {leaf for node in entry.nodes for leaf in node.leaves if leaf}
+    if len(leaves) > MAX_LEAVES:
+        problem = f"the nodes have {len(leaves)} leaf switches"
+        yield Refused(problem, remedy=f"Keep {MAX_LEAVES} of them", where=text.where(("nodes",)))
     if machines and Release(entry.release) is Release.OLDER:
         problem = "a machine's containerd is of the newest release"
         remedy = "Write native: true at all nodes, or another release"
@@ -260,6 +273,10 @@ def _of_kind(node: NodeEntry, place: document.Path, text: Document) -> Iterator[
             remedy = "Write native: true, or give it nics instead"
             problem = "a machine has no tree of sysfs"
             yield Refused(problem, remedy=remedy, where=text.where((*place, "tree")))
+        if len(node.leaves) > len(node.nics):
+            problem = f"the node has {len(node.nics)} cards and leaves for {len(node.leaves)}"
+            remedy = "Write one leaf for each of its nics"
+            yield Refused(problem, remedy=remedy, where=text.where((*place, "leaves")))
         return
     for field in HARDWARE:
         if field in node.model_fields_set:
@@ -328,4 +345,5 @@ def _node(index: int, entry: NodeEntry, folder: Path) -> NodeSpec:
         topology_manager=TopologyManager(entry.topology_manager),
         kind=_kind(entry),
         tree=_tree(entry, folder),
+        leaves=tuple(entry.leaves),
     )

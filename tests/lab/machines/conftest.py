@@ -31,6 +31,14 @@ def lab():
 
 
 @pytest.fixture(scope="package")
+def leaves():
+    """Four nodes on two leaf switches; KUBE_RDMA_TEST_LEAVES=NAME takes a running lab instead."""
+    command = "kube-rdma lab up --topology user-mode-leaves --lldp-seconds 1"
+    with up(own("test-leaves"), "user-mode-leaves", command, "KUBE_RDMA_TEST_LEAVES") as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
 def proof(lab):
     """What the demo measured on the lab; kube-rdma and seed S2's pods stay there."""
     with Printer() as report:

@@ -30,6 +30,7 @@ nodes:
   rdma_netns: exclusive
   topology_manager: restricted
   memory_mib: 4096
+  leaves: [leaf-a, ""]
 - {}
 release: 1.37
 feature_gates: {GenericWorkload: true, DRAPartitionableDevices: false}
@@ -47,6 +48,7 @@ def test_a_file_says_everything_that_a_topology_has():
     assert first.rdma_netns is RdmaNetns.EXCLUSIVE
     assert first.topology_manager is TopologyManager.RESTRICTED
     assert first.memory_mib == 4096
+    assert (first.leaf(1), first.leaf(2), first.leaf(3)) == ("leaf-a", "", "")
     assert (second.name, second.nics) == ("node-2", ())
     assert made.release is Release.NEXT
     assert made.feature_gates == {"GenericWorkload": True, "DRAPartitionableDevices": False}
@@ -72,13 +74,19 @@ def test_a_topology_survives_the_way_to_the_supervisor_even_under_a_known_name()
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_a_topology_of_the_lab_survives_it_too(name):
-    made = choose(name, None)
+def test_a_topology_of_the_lab_survives_it_too_with_another_interval_of_lldp(name):
+    made = choose(name, None, lldp_seconds=1)
     assert find(made.reference) == made
     assert find(name).reference == name
 
 
+NIC = "nics: [{name: ens2f0, rail: 0}]"
+SEVENTEEN = ", ".join(f"leaf-{number}" for number in range(17))
 WRONG = {
+    f"nodes: [{{{NIC}, leaves: [a, b]}}]": "leaves: the node has 1 cards and leaves for 2",
+    f"nodes: [{{{NIC}, leaves: [Leaf]}}]": r'leaves\[0\]: "Leaf" is not a value .* such as leaf-a',
+    f"nodes: [{{{NIC}, leaves: [leaf-of-a-long-name]}}]": r"leaves\[0\]: .* 1 to 12 small letters",
+    f"nodes: [{{native: true, leaves: [{SEVENTEEN}]}}]": "nodes: the nodes have 17 .* Keep 16",
     "nodes: [{}]\nrelease: older": "release: a machine's containerd is of the newest release",
     "nodes: []\nrelease: 1.38": r'release: "1.38" is not a value .* newest, older, 1.34, 1.37',
     "nodes: []\nfeature_gates: {genericWorkload: true}": '"genericWorkload" is not a value',
