@@ -175,9 +175,8 @@ class InstalledAgent(Typed):
     config: str = ""
     """
     config is the text of the agents' configuration file, in a format of docs/config.md. It replaces
-    that of the preset. Empty: agents of presets default, rails, rdma-ib, nvidia and ib follow
-    NodePolicies alone. It has no effect with preset vke, whose agents follow NodePolicies
-    and the label vke.node.rdma.mode.
+    that of the preset. Empty: agents with role node follow NodePolicies alone. It has no effect
+    with preset vke.
     """
     node_selector: dict[str, str] = Field(default_factory=dict, examples=[{"pool": "rdma"}])
     """
