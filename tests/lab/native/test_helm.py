@@ -227,6 +227,7 @@ def without_owner(made):
     return {**made, "metadata": rest | ({"annotations": kept} if kept else {})}
 
 
+@pytest.mark.slow  # as long as the one above, for the same objects
 @pytest.mark.parametrize("preset", PRESETS)
 def test_helm_prints_what_install_applies(helm, preset):
     outcome = helm("template", *RELEASE, "--set", f"preset={preset}")

@@ -208,7 +208,7 @@ def test_a_release_lives_and_goes(lab, helm, values, tmp_path):
     )
     cluster.wait(lab, f"ippool/{POOL}", "--for=condition=Ready")
     pool = cluster.get(lab, f"ippool/{POOL}")["metadata"]["uid"]
-    assert len(kinds(lab)) == 11
+    assert len(kinds(lab)) == 12
     assert not seen_by_a_viewer(lab, tmp_path)["notSeen"]
 
     cluster.apply(lab, sleeping_pod(POD, limits={RESOURCE: 1}))

@@ -17,6 +17,7 @@ from kube_rdma_lab.demo import scc
 from kube_rdma_lab.installation import objects
 from tests.kit.pods import sleeping_pod
 
+pytestmark = pytest.mark.slow  # has not run on a lab yet
 NAMESPACE = "named"
 FOUR, SIX = "198.51.100.5", "2001:db8::5"
 NAME = f"trainer-0.rail-0.{NAMESPACE}.svc.cluster.local"
