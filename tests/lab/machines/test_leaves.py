@@ -6,7 +6,6 @@ from kube_rdma_lab import cables, cluster, waiting
 from tests.documents.shell import Shell
 from tests.kit.heard_lldp import heard
 
-pytestmark = pytest.mark.slow  # boots four machines of its own
 MOVED = "kube-rdma lab cable node-2 ens2f0 leaf-b/1"  # where node-3 has its first card
 
 
