@@ -22,7 +22,7 @@ OURS = "clusterroles,clusterrolebindings,validatingadmissionpolicies,namespaces"
 def lab(native):
     """As if nobody had defined pools of addresses yet; other files want them defined."""
     definitions = f"{kit.ROOT}/config/crds"
-    cluster.kubectl(native, "delete", "-f", definitions)
+    cluster.kubectl(native, "delete", "-f", definitions, "--ignore-not-found")
     yield native
     cluster.kubectl(native, "delete", "ippool", POOL, "--ignore-not-found")
     cluster.kubectl(native, "delete", "-f", definitions, "--ignore-not-found")
