@@ -113,7 +113,7 @@ async def write(
 
 async def _until_served(cluster: Cluster, definition: install.Json, sleep: Sleep) -> None:
     for _ in range(_SERVED):
-        conditions = definition.get("status", {}).get("conditions", ())
+        conditions = (definition.get("status") or {}).get("conditions") or ()  # null when new
         if ("Established", "True") in [(one["type"], one["status"]) for one in conditions]:
             return
         await sleep(_BETWEEN)
