@@ -148,7 +148,7 @@ class InstallSight(Frozen):
 
 
 class Act(StrEnum):
-    """What an installation does to an object of the cluster."""
+    """An act of an installation on an object of the cluster."""
 
     MADE = "new"
     CHANGED = "changed"
@@ -156,7 +156,7 @@ class Act(StrEnum):
 
 
 class InstallPlan(Frozen):
-    """What an installation does to each object, and what a person has to know."""
+    """The acts of an installation on its objects, and what a person has to know."""
 
     sight: InstallSight
     acts: tuple[tuple[Act, Json], ...]  # those of others are left out

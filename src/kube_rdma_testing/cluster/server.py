@@ -176,10 +176,12 @@ class FakeServer:
         if dict(request.query).get("dryRun") == "All":
             return self._write(self.store.copy(), request, key, body)
         written = self._write(self.store, request, key, body)
-        if request.plural == _DEFINITIONS and self.establishes:
+        if request.plural != _DEFINITIONS:
+            return written
+        if self.establishes:
             self.establish()
-            return self.store.get(key)
-        return written
+            written = self.store.get(key)
+        return {"status": {"conditions": None}, **written}  # of a new one they are null
 
     def _version(self, _: bytes) -> Document:
         return {"gitVersion": self.git_version}
