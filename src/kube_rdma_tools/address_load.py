@@ -1,10 +1,10 @@
 """`python -m kube_rdma_tools.address_load`: nodes that do nothing but ask for addresses.
 
-For the lab and the benchmark: several nodes in one process, each with a journal, a lease and
-watches of its own as in the agent, against a real API server. It prints ``ready`` when all nodes
-may give addresses and waits for a line. Then every node adds its pods, one after the other. It
-prints one JSON document with all addresses and how long each request took, and ends with the next
-line.
+Benchmarks run it: several nodes in one process, against a real API server. Each has a journal, a
+lease and watches of its own, as in the agent. It prints ``ready`` when all nodes may give addresses
+and waits for a line. Then every node adds its pods, one after the other. It prints one JSON
+document with all addresses, the time of each request, and the CPU time and memory of the process.
+It ends with the next line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ _TRIES = 5  # for one pod that is refused
 
 
 class Load(Frozen):
-    """The load that every node makes: it asks for addresses of one pod after the other."""
+    """The load that every node makes: it asks for addresses of one pod after the other.
+
+    With `release` it deletes all its pods at the end.
+    """
 
     pool: Pool
     pods: int
@@ -102,7 +105,7 @@ async def _run(nodes: tuple[str, ...], load: Load, places: tuple[Path | None, st
         click.echo(json.dumps(document))
         await asyncio.to_thread(
             sys.stdin.readline
-        )  # other processes may borrow what these nodes have left
+        )  # until then, nodes of other processes may ask these nodes for free addresses
 
 
 async def _ready(provider: NodeAddresses) -> None:
@@ -140,9 +143,10 @@ async def _load(provider: NodeAddresses, node: str, load: Load) -> list[dict[str
 async def _patiently(
     provider: NodeAddresses, request: AddressRequest
 ) -> tuple[tuple[AddressAllocation, ...], int]:
-    """Ask for addresses, repeatedly after refusals as the runtime does; raise the last refusal.
+    """Ask for addresses, and again after errors as a container runtime does.
 
-    Return the addresses with the number of refusals.
+    Return the addresses with the number of errors. Raise Refused if that is error `_TRIES`, and
+    Unavailable after `_PATIENCE`.
     """
     refusals, end = 0, time.monotonic() + _PATIENCE
     while True:
@@ -152,7 +156,7 @@ async def _patiently(
             refusals += 1
             if refusals == _TRIES:
                 raise
-        except Unavailable:  # the API server was silent, or the node has lost its right meanwhile
+        except Unavailable:  # the API server did not answer, or the node's lease has run out
             refusals += 1
             if time.monotonic() > end:
                 raise

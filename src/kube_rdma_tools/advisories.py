@@ -1,11 +1,11 @@
 """`make audit`: does an advisory name a version that a lock or a go.mod has?
 
-    locks/*.txt, go.mod ─► packages ─► osv.dev, or the package index ─► a line for each advisory
+    locks/*.txt, go.mod ─► packages ─► osv.dev, or a package index ─► a line for each advisory
 
-OSV has the advisories of Python and of Go in one place (google.github.io/osv.dev/api). Where it
-cannot be reached, a package index answers for Python alone, by the list "vulnerabilities" of its
-JSON API. A mirror may have that for newest versions alone; packages that nobody answered for are
-named. No code of a package is run.
+OSV has the advisories of Python and of Go in one place (google.github.io/osv.dev/api). With
+--index, for where OSV cannot be reached, a package index answers for Python alone, by the list
+"vulnerabilities" of its JSON API. A mirror may have that list for the newest versions alone.
+Packages without an answer are named. No code of a package is run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class LockedPackage(Frozen, order=True):
 
 
 class Advisory(Frozen, order=True):
-    """An advisory against a version of a package, and the versions that fix it."""
+    """An advisory against a version of a package, and the versions that fix it.
+
+    A package index names these versions, OSV's answer does not.
+    """
 
     package: LockedPackage
     name: str
@@ -54,14 +57,14 @@ class Advisory(Frozen, order=True):
 
 
 class AdvisoryAnswer(Frozen):
-    """One source's answer: its advisories, and packages that it does not know (`unanswered`)."""
+    """The answer of OSV or an index: advisories, and packages it does not know (`unanswered`)."""
 
     advisories: tuple[Advisory, ...]
     unanswered: tuple[LockedPackage, ...] = ()
 
 
 def packages(path: Path) -> Iterator[LockedPackage]:
-    """Return the packages that a lock or a go.mod names; raise Refused when it cannot be read."""
+    """Yield the packages that a lock or a go.mod names; raise Refused if it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -74,7 +77,7 @@ def packages(path: Path) -> Iterator[LockedPackage]:
 
 
 def of_osv(listed: Sequence[LockedPackage], address: str = OSV) -> AdvisoryAnswer:
-    """Ask OSV for the advisories of all packages at once."""
+    """Return OSV's advisories of all packages; raise Unavailable if OSV does not answer."""
     advisories: list[Advisory] = []
     for begin in range(0, len(listed), BATCH):
         batch = listed[begin : begin + BATCH]
@@ -89,7 +92,10 @@ def of_osv(listed: Sequence[LockedPackage], address: str = OSV) -> AdvisoryAnswe
 
 
 def of_index(listed: Sequence[LockedPackage], address: str) -> AdvisoryAnswer:
-    """Ask a package index's JSON API for the advisories of each Python package."""
+    """Return the advisories of each Python package by a package index's JSON API.
+
+    Other packages are unanswered. Raise Unavailable if the index does not answer.
+    """
     advisories: list[Advisory] = []
     unanswered = [package for package in listed if package.ecosystem != PYTHON]
     asked = [package for package in listed if package.ecosystem == PYTHON]
@@ -119,7 +125,10 @@ def _of_version(package: LockedPackage, address: str) -> Mapping[str, Any] | Non
 
 
 def _ask(address: str, body: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """Return the JSON at an address, None if there is none; raise Unavailable without answer."""
+    """Return the JSON object at an address; `body` is sent by POST. Return None for a GET's 404.
+
+    Raise Unavailable for every other answer or none, Refused for an address without HTTP.
+    """
     data = None if body is None else json.dumps(body).encode()
     if not address.startswith(("https://", "http://")):
         raise Refused(f"{address} is no address of a server", remedy="Begin it with https://")

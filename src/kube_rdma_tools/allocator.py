@@ -1,7 +1,8 @@
 """The scheduler's own allocator as a process, for `tools/boards` and `make bench ARGS=claims`.
 
 The program is tests/lab/native/allocator, around `structured` of the module
-k8s.io/dynamic-resource-allocation: a world in a line, what each node gives in a line.
+k8s.io/dynamic-resource-allocation. It reads a line of JSON with nodes, slices, classes and claims,
+and answers a line with the devices that each node would give to the claim.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 from kube_base.errors import Unavailable
 
 Result: TypeAlias = dict[str, Any]
-"""A DeviceRequestAllocationResult."""
+"""A DeviceRequestAllocationResult of resource.k8s.io/v1, as JSON."""
 
 
 class Allocator:
@@ -28,10 +29,10 @@ class Allocator:
         self._shares = count()
 
     def results(self, world: str, node: str) -> list[Result]:
-        """Return the devices that a node gives to a claim; `world` is a line of JSON.
+        """Return the devices that a node gives to a claim; `world` is a line of JSON with both.
 
-        Raise Unavailable if the allocator gives up. Random ids of shares are left out by the
-        program and added here.
+        Raise Unavailable if the allocator gives up. The program leaves out each random `shareID`;
+        here they are numbered.
         """
         assert self._process.stdin
         assert self._process.stdout

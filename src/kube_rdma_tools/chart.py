@@ -2,8 +2,8 @@
 
     install/rules: objects/*.yaml, pod_policies ─► chart_templates ─► charts/kube-rdma/templates
     sentences (documents), defaults (rules) ─► chart_values ─► values.yaml, README.md
-    the objects of preset default, but for definitions ─► config/default.yaml
-    objects/policies.yaml, with the accounts of every namespace ─► config/admission
+    the objects of preset default, without CRDs ─► config/default.yaml
+    objects/policies.yaml, for agents of every namespace ─► config/admission
 
 `python -m kube_rdma_tools.chart CHART CONFIG`; tools/chart calls it, and tests compare.
 """
@@ -24,7 +24,7 @@ from kube_rdma_tools import chart_templates, chart_values
 from kube_rdma_tools.chart_values import completed
 
 MERGED_BY_HELM = ("agent.resources", "controller.resources")
-# The policy of one installation, and the same for agents of every namespace.
+# What the policy for agents of every namespace has in the place of parts of one installation's.
 _ANYWHERE = {
     "when: [admission.install, platform.validatingPolicies]\n": "",
     "${namespace.name}.${platform.own}": "",
@@ -73,7 +73,7 @@ def chart_files() -> dict[str, str]:
 
 
 def config_files() -> dict[str, str]:
-    """Return the texts of generated files below config, by their names there."""
+    """Return the texts of the policy of agents and of the kustomize base, by names below config."""
     _, policy, binding, *_ = object_file("policies").split("---\n")
     text = f"{policy}---\n{binding}"
     for own, anywhere in _ANYWHERE.items():

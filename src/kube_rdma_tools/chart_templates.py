@@ -1,10 +1,10 @@
 """Blueprints as templates of a Helm chart: the holes become what Go's text/template fills.
 
-The second reader of model/install. Constants are written as people write them
-(kube_rdma_tools/yaml_constants); a value that is filled in goes through `toJson`, which is YAML, so
-that no text has to be quoted twice. All templates take their values from `kube-rdma.values`
-(templates/_values.tpl), which lays the user's over those of the preset, as install/rules/presets
-does.
+`kube-rdma render` fills the same blueprints by install/rules/parts. Constants are written as people
+write them (kube_rdma_tools/yaml_constants). A value that is filled in goes through `toJson`, whose
+output is YAML, so that no text has to be quoted twice. All templates take their values from
+`kube-rdma.values` (templates/_values.tpl). It lays the user's values over the preset's, as
+install/rules/presets does.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ _NAMES = """\
 {{- $_ := set $platform "configMap" (ternary $name "" (ne $platform.configMap "")) }}
 {{- end }}
 """
-# The definition of networks where agents attach some: Multus' stays its own, and one of the
-# release stays in it. Without a cluster, as for `helm template`, the value alone counts.
+# Where agents attach networks, the chart has the CRD of NetworkAttachmentDefinition if the cluster
+# has none, or if this release made it; one of Multus stays as it is. Without a cluster, as for
+# `helm template`, the value alone counts.
 _DEFINITION = """\
 {{- $crds := $values.crds }}
 {{- if and $values.platform.networks $crds.install (not $crds.networkAttachmentDefinitions) }}
@@ -66,18 +67,18 @@ _DEFINITION = """\
 
 
 def template(blueprints: Sequence[Blueprint]) -> str:
-    """Return a template file of the chart with all objects of one part."""
+    """Return the text of a template file of the chart with these objects."""
     return HEAD + VALUES + "".join(map(_object, blueprints))
 
 
 def merging(defaults: Mapping[str, str], objects: Sequence[str], since: Mapping[str, int]) -> str:
-    """Return templates/_values.tpl: the values of an installation, as JSON.
+    """Return the text of templates/_values.tpl, which prints an installation's values as JSON.
 
-    `defaults` name the layers. Lists and single values of a later layer replace those of an earlier
-    one; sprig's own merge would take a false or an empty one for a missing one. `objects` are
-    defaults such as ``agent.resources``, with which Helm has merged the user's already: by a null
-    there the user takes a part of them away. `since` are the minor versions of Kubernetes from
-    which on the values below `platform` are true (install/rules/release).
+    `defaults` has the preset and distribution of users who name none. Lists and single values of a
+    later layer replace earlier ones; sprig's merge would take false or an empty one for missing.
+    `objects` are paths such as ``agent.resources``, where Helm has merged default and user's value
+    already: a null of the user's takes a part away. `since` has, for values below `platform`, the
+    minor version of Kubernetes from which on each is true (install/rules/release).
     """
     served = "".join(
         f'{{{{- $_ := set $values.platform "{name}" (semverCompare ">=1.{minor}-0" $version) }}}}\n'
@@ -119,7 +120,7 @@ chart, and null takes one away. */}}}}
 
 
 def _replaced(path: str) -> str:
-    """Return template lines that remove a default if the user's values replace all of it."""
+    """Return template lines that remove a default if .Values has an object in its place."""
     part, _, name = path.rpartition(".")
     return f"""{{{{- if kindIs "map" (get (.Values.{part} | default dict) "{name}") }}}}
 {{{{- $_ := unset $values.{part} "{name}" }}}}

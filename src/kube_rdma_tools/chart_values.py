@@ -1,7 +1,7 @@
 """The values of the Helm chart as people read them: its values.yaml and its README.md.
 
-Sentences come from the models of install/documents/installation, defaults from
-install/rules/presets, which has those of everybody, of presets and of distributions.
+Sentences come from the models of install/documents/installation. Defaults come from
+install/rules/presets: general ones, and others of presets and distributions.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def readme(values: Sequence[ChartValue]) -> str:
 
 
 def values_file(values: Sequence[ChartValue]) -> str:
-    """Return values.yaml with every value except those of lists' entries.
+    """Return values.yaml with every value that is required or has a default, but no list's fields.
 
-    A value that a preset decides is null.
+    A required value is null, and so is one that a preset or distribution decides.
     """
     return _VALUES + "".join(f"{line}\n" for value in values for line in _lines(value))
 
@@ -100,7 +100,7 @@ def _lines(value: ChartValue) -> Iterator[str]:
 
 
 def _assigned(name: str, value: Any) -> list[str]:
-    """Return YAML lines that assign a value to a name, with innermost objects in one line."""
+    """Return YAML lines that assign a value to a name; innermost lists and objects take a line."""
     if not value or not isinstance(value, list | dict):
         return list(assigned(f"{name}:", value, 0))
     return yaml.safe_dump({name: value}, sort_keys=False, default_flow_style=None).splitlines()
@@ -137,7 +137,7 @@ def _shown(value: Any, mark: str = "") -> str:
     return f"{mark}{text}{mark}"
 
 
-# The defaults of a value: everybody's, and those of presets and distributions.
+# The defaults of a value: the general one, and others of presets and distributions.
 
 
 def completed(value: ChartValue) -> ChartValue:

@@ -1,4 +1,4 @@
-"""Writes the custom resource definitions and their reference pages, one file each.
+"""Writes the custom resource definitions and the reference pages, one file each.
 
 `python -m kube_rdma_tools.definitions ROOT` writes below config and docs/reference; tools/crds
 calls it for the checkout, and a test compares.
@@ -18,7 +18,7 @@ HEAD = "# Written by tools/crds from the models in src/kube_rdma; do not edit.\n
 
 
 def files() -> dict[str, str]:
-    """Return the texts of CRDs and their reference pages, by their names in the checkout."""
+    """Return the texts of CRDs, their reference pages and that of ClaimParameters, by file name."""
     folders = {"config/crds": DEFINITIONS, "config/operator": OPERATOR_DEFINITIONS}
     definitions = {
         f"{folder}/{each.plural}.yaml": HEAD + text(each)

@@ -1,8 +1,9 @@
 """The part of docs/doctor.md that follows from the checks: a section for each code.
 
-What people notice is the first paragraph of a look's docstring. Causes and fixes are those of
-Findings, which the caller has: tests plant a fault for each code. Names in them are examples. A
-check that passes on what others say has no cause of its own: the doctor's output has theirs.
+The symptom is the first paragraph of the docstring of a check's function `look`. Causes and fixes
+come from Findings, which the caller has: tests plant a fault for each code. Names in them are
+examples. A check that passes on a message of another program has no cause here: the doctor prints
+that message.
 """
 
 from __future__ import annotations

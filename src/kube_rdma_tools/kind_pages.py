@@ -1,4 +1,4 @@
-"""The reference page of a kind, made from its schema, as `kubectl explain` shows it.
+"""The reference page of a kind, made from the schema that `kubectl explain` shows too.
 
 kube_rdma_tools/definitions writes the pages beside the definitions, and a test compares.
 """
@@ -16,7 +16,7 @@ _OF_EVERY_OBJECT = ("apiVersion", "kind", "metadata")
 
 
 def page(definition: Json) -> str:
-    """Return the page of a CustomResourceDefinition: its kind, and a table for each part of it."""
+    """Return the page of a CustomResourceDefinition: a table for each top-level field, as spec."""
     spec = definition["spec"]
     (version,) = spec["versions"]
     schema = version["schema"]["openAPIV3Schema"]
@@ -64,7 +64,7 @@ def _table(part: Json) -> Iterator[str]:
 
 
 def _fields(part: Json, path: str) -> Iterator[tuple[str, Json, bool]]:
-    """Yield every field below a part of a schema: its path, and whether it is required."""
+    """Yield every field below a part of a schema: path, schema, and whether it is required."""
     needed = part.get("required", ())
     for name, field in part.get("properties", {}).items():
         yield f"{path}{name}", field, name in needed

@@ -1,4 +1,4 @@
-"""The tables of docs/metrics.md, written from the families so that they cannot say otherwise."""
+"""The tables of docs/metrics.md, written from metric families and alerting rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kube_rdma_tools.page_tables import BEGIN, markdown_row, put
 
 ALERTS = "<!-- alerts -->"
 OLD = "counters_ext/"  # a folder of old kernels
-FEWEST = 5  # rows with the same labels, from which on these are said once
+FEWEST = 5  # rows with the same labels, from which on a sentence above the table names these
 _GUESS = re.compile(r"The threshold, (.*), is a guess\.")
 _LABEL = re.compile(r"\{\{(?:or )?\$labels\.(\w+)(?: \$labels\.\w+)?\}\}")
 
@@ -21,8 +21,8 @@ _LABEL = re.compile(r"\{\{(?:or )?\$labels\.(\w+)(?: \$labels\.\w+)?\}\}")
 def table(families: Iterable[MetricFamily], before: Iterable[MetricFamily] = ()) -> str:
     """Return metric families as a Markdown table; common labels are named above it.
 
-    Series that count what those in `before` count are named below it, with their file if their
-    names end differently. Sources other than files are not named.
+    A family with the meaning and source of one in `before` is only named below it, and so is one of
+    `counters_ext`. The table names sources if all of them are files.
     """
     rows = list(families)
     (usual, count), *_ = Counter(row.labels for row in rows).most_common(1)
@@ -59,7 +59,7 @@ def _beside(row: MetricFamily, known: str) -> str:
 
 
 def filled(page: str, tables: Iterable[tuple[str, Sequence[MetricFamily]]]) -> str:
-    """Return the page with its tables written anew; raise ValueError where one has no place."""
+    """Return the page with its tables written anew; raise ValueError if a table's mark is missing."""
     before: list[MetricFamily] = []
     for name, families in tables:
         page = put(page, BEGIN.format(name), table(families, before))

@@ -2,8 +2,8 @@
 
     python -m kube_rdma_tools.mode_tree docs/modes.svg
 
-The answers are read from the table of pools/rules/modes: a question is one about a row, and a test
-holds that the answers on the way to a mode are those of its row, and of no other one.
+The tree is written by hand, the text of a mode comes from the table of pools/rules/modes. `holds`
+of a question answers it for a row of that table: whether the tree agrees, `ways` lets a test ask.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ TREE = ModeQuestion(
 
 
 class _DrawnPart(Frozen):
-    """A drawn part of the tree: its SVG, right and bottom edge, and the x of its upper end."""
+    """A drawn part of the tree: its SVG, and in pixels its right, its bottom and its root's middle."""
 
     parts: tuple[str, ...]
     right: int
@@ -94,7 +94,7 @@ def mode_tree_svg() -> str:
 
 
 def _drawn(choice: Choice, left: int, top: int) -> _DrawnPart:
-    """Draw a question with everything below it, its answers from left to right."""
+    """Draw a mode, or a question with everything below it, yes on the left."""
     if isinstance(choice, Mode):
         return _mode(choice, left, top)
     lines = wrapped(choice.text, _LETTERS, "")
@@ -135,7 +135,7 @@ def _text(middle: int, y: int, words: str, kind: str) -> str:
 
 
 def _link(start: int, top: int, end: int, answer: str) -> Iterator[str]:
-    """Draw a line from a question to an answer, with its word at the corner."""
+    """Yield the SVG of a line from a question to an answer, and of its word, yes or no."""
     turn = top + _DROP // 2
     way = f"M {start} {top} V {turn} H {end} V {top + _DROP}"
     yield f'<path d="{way}" fill="none" stroke="#52606d" stroke-width="1.5"/>'

@@ -26,7 +26,7 @@ class ProjectOwner(Frozen):
     """The project's owner: a name on the forge, a repository and an address for mail."""
 
     name: str  # a person or organisation/team of the forge
-    repository: str  # its address, without an end
+    repository: str  # its address, without .git or a slash at the end
     mail: str
 
 
@@ -115,7 +115,10 @@ def _differs(path: Path, text: str) -> bool:
 
 
 def _answer(form: str, example: str) -> Callable[[click.Context, click.Parameter, str], str]:
-    """Return a callback for click that refuses a value which does not match `form`."""
+    """Return a callback for click that returns group 1 of a value that matches `form`.
+
+    It raises Refused for another value.
+    """
 
     def check(_: click.Context, option: click.Parameter, value: str) -> str:
         if not (match := re.fullmatch(form, value.strip(), re.ASCII)):

@@ -1,7 +1,4 @@
-"""Tables of pages that a program writes: between two marks, which readers do not see.
-
-For metrics, rights, boards (kube_rdma_tools) and benchmarks (bench/page.py).
-"""
+"""Tables of pages that a program writes: between two HTML comments, which readers do not see."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 
 
 def put(page: str, begin: str, text: str) -> str:
-    """Replace a page's text between `begin` and END; raise ValueError if these are missing."""
+    """Return a page with `text` between `begin` and END; raise ValueError if one is missing."""
     before, begun, rest = page.partition(begin)
     _, end, after = rest.partition(END)
     if not begun or not end:

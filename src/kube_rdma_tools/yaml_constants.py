@@ -1,7 +1,7 @@
 """Constants as people write them in YAML: unquoted where no parser reads something else.
 
-Parsers of YAML 1.1 and 1.2 read these templates and values; what one of them could take for another
-type, or for a sign of YAML's, is quoted as JSON.
+Parsers of YAML 1.1 and 1.2 read these templates and values. A text that one of them could take for
+another type, or for syntax of YAML, is quoted as JSON.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def _is_block(text: str) -> bool:
 
 
 def in_line(values: Sequence[Any], room: int) -> str:
-    """Return a list as one line of YAML, ``[get, list]``; "" if it is too long or ambiguous."""
+    """Return a list as one line of YAML, ``[get, list]``.
+
+    Return "" if it is longer than `room`, or has an object, a list or a colon.
+    """
     if any(isinstance(value, dict | list) for value in values):
         return ""
     texts = [scalar(value) for value in values]

@@ -35,9 +35,9 @@ VERSION. WHAT IS SPECIAL, AND WHAT WAS WRONG.
 
 
 def add(name: str, folder: Path | None, place: Path = PLACE) -> str:
-    """Write an example machine from a recorded node; return a message.
+    """Write an example machine from a recorded node, or without one its page; return a message.
 
-    Raise Refused for an unusable folder or a name that exists.
+    Raise Refused for an unusable folder, a new machine's name that exists, or a missing tree.txt.
     """
     machine = place / name
     said = [f"{machine / PAGE}: correct what the tables show."]

@@ -1,4 +1,4 @@
-"""A survey as the tables that each machine's SOURCE.md promises, so that people can check them."""
+"""A survey as the tables of each machine's SOURCE.md, so that people can check them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _GPUS = "GPU class vendor:device driver below NUMA"
 
 
 def picture(survey: Survey) -> str:
-    """Return a survey as tables of ports, PCI functions, network functions, GPUs and verdicts."""
+    """Return tables of ports, PCI positions, network functions and GPUs of a survey as Markdown.
+
+    A list follows: why devices cannot be used, and the path of rdma_cm.
+    """
     positions = {d.position.pci: d.position for d in survey.devices if d.position}
     tables = [
         _table(_DEVICES, [row for device in survey.devices for row in _ports(device)]),

@@ -1,9 +1,9 @@
-"""Makes the text of a machine of a folder that `kube-rdma devices --record` wrote.
+"""Makes the text of a machine from a folder that `kube-rdma devices --record` wrote.
 
 kube_rdma_lab/native/tree_text unpacks such texts, the product reads them in memory
-(adapters/kernel/sysfs/recorded_text). A line of the text is a file: what is no text stands there as
-bytes. Of the configuration of PCIe ports ACS alone is taken along, which is all that the doctor
-reads of it: the rest has serial numbers.
+(adapters/kernel/sysfs/recorded_text). A line of the text is a file, a link or an empty folder;
+bytes that are no text stand there in hexadecimal. Of the whole configuration of a PCIe port only
+ACS is kept, which is all that the doctor reads: the rest has serial numbers.
 """
 
 from __future__ import annotations
