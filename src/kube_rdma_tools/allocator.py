@@ -1,8 +1,8 @@
 """The scheduler's own allocator as a process, for `tools/boards` and `make bench ARGS=claims`.
 
 The program is tests/lab/native/allocator, around `structured` of the module
-k8s.io/dynamic-resource-allocation. It reads a line of JSON with nodes, slices, classes and claims,
-and answers a line with the devices that each node would give to the claim.
+k8s.io/dynamic-resource-allocation. It reads lines of JSON with nodes, slices, classes and claims.
+It answers each by a line with the devices that each node would give to the claim.
 """
 
 from __future__ import annotations

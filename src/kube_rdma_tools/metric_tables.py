@@ -59,7 +59,7 @@ def _beside(row: MetricFamily, known: str) -> str:
 
 
 def filled(page: str, tables: Iterable[tuple[str, Sequence[MetricFamily]]]) -> str:
-    """Return the page with its tables written anew; raise ValueError if a table's mark is missing."""
+    """Return the page with its tables written anew; raise ValueError for a table without a mark."""
     before: list[MetricFamily] = []
     for name, families in tables:
         page = put(page, BEGIN.format(name), table(families, before))

@@ -2,8 +2,8 @@
 
     python -m kube_rdma_tools.mode_tree docs/modes.svg
 
-The tree is written by hand, the text of a mode comes from the table of pools/rules/modes. `holds`
-of a question answers it for a row of that table: whether the tree agrees, `ways` lets a test ask.
+The tree is written by hand; the text of a mode comes from the table of pools/rules/modes. `holds`
+of a question answers it for a row of that table, so a test could compare both by `ways`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ TREE = ModeQuestion(
 
 
 class _DrawnPart(Frozen):
-    """A drawn part of the tree: its SVG, and in pixels its right, its bottom and its root's middle."""
+    """A drawn part of the tree: its SVG, right and bottom edge, and the x of its root's middle."""
 
     parts: tuple[str, ...]
     right: int

@@ -1,7 +1,7 @@
 """The scheduler's own allocator, asked for one claim after the other until the node is full.
 
 Second step of a measurement, around kube_rdma_tools/allocator. It is no scheduler of a cluster:
-claims come one at a time, and what an earlier one holds is given with the next.
+claims come one at a time, and each is asked with what the earlier ones hold.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BoardAllocator:
     def fill(self, slices: str, options: ClaimOptions, most: int) -> Sequence[Sequence[Result]]:
         """Return the devices of each pod of a template on an empty node.
 
-        It ends with a pod that gets nothing, or after `most` pods.
+        It ends before the first pod that gets nothing, or after `most` pods.
         """
         claim = _claim(options)
         held: list[dict[str, Any]] = []
@@ -64,7 +64,7 @@ class BoardAllocator:
 @contextmanager
 def allocator(root: Path) -> Iterator[BoardAllocator]:
     """Build the allocator's program from the checkout at `root`, and yield it running."""
-    # A store of its own: the lab's parts are counted and pruned without it.
+    # A store of its own, so that the lab's store counts and prunes no parts of this one.
     with Store(cache_root() / "bench") as store:
         program = build_module(store, "allocator", root / MODULES) / "allocator"
         with running(program) as process:
@@ -94,5 +94,5 @@ def _counted(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_driver(results: Iterable[Result], driver: str) -> list[tuple[str, str]]:
-    """Return driver and device of the results that are of this driver."""
+    """Return driver and device of each result of this driver."""
     return [(one["driver"], one["device"]) for one in results if one["driver"] == driver]

@@ -1,7 +1,7 @@
 """An example machine as the scheduler sees it: slices of its cards and GPUs, and where they are.
 
-First step of a measurement. The slices of cards are made by the rules of the agent out of the
-machine's tree, those of GPUs by the lab's claim driver (kube_rdma_lab/ghost).
+First step of a measurement. The rules of the agent make the slices of cards from the machine's
+tree, the lab's claim driver makes the slice of GPUs (kube_rdma_lab/ghost).
 """
 
 from __future__ import annotations

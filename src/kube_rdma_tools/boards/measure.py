@@ -20,7 +20,7 @@ from kube_rdma_tools.boards.board import Board, BoardPosition, CardPool, GpuDriv
 
 
 class NearCards(Frozen):
-    """The number of a pod's GPUs with their card at the same PCIe root, NUMA node or elsewhere."""
+    """The number of GPUs of pods with their card at the same PCIe root, NUMA node or elsewhere."""
 
     root: int = 0
     numa_node: int = 0
@@ -73,9 +73,9 @@ def pod_sizes(gpus: int) -> list[int]:
 
 
 def nearness(gpus: Sequence[BoardPosition], cards: Sequence[BoardPosition]) -> NearCards:
-    """Match each GPU of a pod to one of its cards: at its root if possible, else its NUMA node.
+    """Count a pod's GPUs by where the card is that serves each: same root, NUMA node, elsewhere.
 
-    Each card serves the same number of GPUs, rounded up.
+    A card serves at most an equal number of GPUs, rounded up.
     """
     if not cards:
         return NearCards()

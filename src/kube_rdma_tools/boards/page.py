@@ -17,7 +17,10 @@ _HEAD = ("machine", "GPUs", "write", "pods", "root/NUMA/far")
 
 
 def table(allocator: BoardAllocator, boards: Iterable[Board]) -> str:
-    """Return a Markdown table with a row for each board and number of GPUs per pod."""
+    """Return a Markdown table with a row for each board and number of GPUs per pod.
+
+    Another row follows where the older GPU driver has another result.
+    """
     lines = [markdown_row(_HEAD), "|---" * len(_HEAD) + "|"]
     for board in boards:
         new, old = (list(rows(allocator, board, driver)) for driver in GpuDriver)

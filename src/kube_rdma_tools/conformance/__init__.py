@@ -3,6 +3,6 @@
     options ─► checks ─► Recorder: commands with what they printed ─► pages ─► files
 
 Items are KARs 10 (high-performance pod-to-pod communication) and 41 (disaggregated inference) of
-kubernetes-sigs/ai-conformance@af907ca; what is checked follows their test plans. Ids of items and
-words of their status are those of conformance-versions/KubernetesAIConformance-1.36.yaml.
+kubernetes-sigs/ai-conformance@af907ca; checks follow their test plans. Ids of items and words of
+their status come from conformance-versions/KubernetesAIConformance-1.36.yaml.
 """

@@ -1,7 +1,7 @@
 """The checks of both items: commands of users, and what has to be in their output.
 
-The pair of pods of the first check stands until the end: further checks are made in it, and are not
-run where it did not start.
+The two pods of the first check run until the end. Other checks are made in them, and are not run if
+that check is not met.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NO_ENGINE = (
 
 
 def items(options: ConformanceOptions, run: Runner) -> Iterator[ConformanceItem]:
-    """Yield both conformance items with their checks; remove all started pods at the end."""
+    """Yield both conformance items with their checks; delete the pods and template at the end."""
     kubectl = partial(_words, options)
     try:
         begun = examined("A pod has several network interfaces", run, partial(_interfaces, options))
@@ -91,7 +91,7 @@ def _without_pods(recorder: Recorder) -> str:
 
 
 def _json(recorder: Recorder, *words: str) -> Any:
-    """Return kubectl's answer as parsed JSON; raise Unproven if it is none."""
+    """Return kubectl's answer as parsed JSON; raise Unproven if it fails or prints none."""
     text = recorder.asked(*words, "-o", "json")
     try:
         return json.loads(text)
@@ -100,7 +100,7 @@ def _json(recorder: Recorder, *words: str) -> Any:
 
 
 def _interfaces(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Start two pods and prove that they have an interface for each network."""
+    """Start two pods and prove that each has as many interfaces beside eth0 as networks."""
     recorder.asked(*_words(options, "apply", "-f", "-"), stdin=pods.pair(options))
     named = [f"pod/{name}" for name in (PREFILL, DECODE)]
     wait = ("wait", *named, "--for=condition=Ready", f"--timeout={options.seconds}s")
@@ -117,7 +117,7 @@ def _interfaces(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _published(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Prove that ResourceSlices publish cards' attributes, or else that NodeReports do."""
+    """Prove that ResourceSlices have cards' attributes, or else that NodeReports have cards."""
     words = ("kubectl", "get", "resourceslices", f"--field-selector=spec.driver={DRIVER}")
     slices = recorder.tried(*words, "-o", "json")
     published = json.loads(slices.text).get("items", ()) if not slices.code else ()

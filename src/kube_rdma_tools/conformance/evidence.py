@@ -38,7 +38,7 @@ class CommandOutcome(Frozen):
 
     @property
     def last(self) -> str:
-        """Return the last line of a command's output, which tells why it failed."""
+        """Return the last line of stderr, or else of stdout, which mostly says why it failed."""
         lines = f"{self.text}\n{self.errors}".strip().splitlines()
         return lines[-1] if lines else "it printed nothing"
 
@@ -52,7 +52,7 @@ class RecordedCommand(Frozen):
 
 
 class ConformanceCheck(Frozen):
-    """A check with its verdict; `sentence` says what was seen, or why it failed."""
+    """A check with its verdict; `sentence` says what was seen, or why it failed or did not run."""
 
     title: str
     verdict: CheckVerdict
@@ -114,7 +114,7 @@ class Recorder:
 
 
 def examined(title: str, run: Runner, check: Callable[[Recorder], str]) -> ConformanceCheck:
-    """Run one check; its sentence is the check's result, or the reason why it failed."""
+    """Run one check and return it with its commands; its sentence is the result or the reason."""
     recorder = Recorder(run)
     try:
         verdict, sentence = CheckVerdict.MET, check(recorder)

@@ -1,7 +1,7 @@
-"""Evidence as files: a page of Markdown for each item, and a YAML with what PRODUCT.yaml asks for.
+"""Evidence as files: a page of Markdown for each item, and a YAML with entries for PRODUCT.yaml.
 
-Last step. The programme wants `id`, `description` and `level` unchanged, so the YAML has the id to
-find the entry by, and the three fields that a vendor fills: status, evidence and notes.
+Last step. The programme wants `id`, `description` and `level` of an entry unchanged. So the YAML
+has the id to find it by, and the fields that a vendor fills: status, evidence and notes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FENCE = "~~~~"  # none of a command's output ends it
 
 
 class ConformanceScene(Frozen):
-    """The day of a conformance run, and versions by name, in the order of a page."""
+    """The day of a conformance run, and names of programs or nodes with their versions."""
 
     date: str
     versions: tuple[tuple[str, str], ...]
@@ -63,7 +63,7 @@ def _entries(items: Sequence[ConformanceItem]) -> str:
 
 
 def _notes(item: ConformanceItem) -> Iterator[str]:
-    """Yield a note for each check that is not met, so that nobody overrates the status."""
+    """Yield a note for each check that is not met or not run."""
     for check in item.checks:
         if check.verdict is not CheckVerdict.MET:
             yield f"{check.title}: {check.verdict.value}. {_ended(check.sentence)}"

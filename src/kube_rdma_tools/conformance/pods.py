@@ -21,7 +21,8 @@ _NETWORKS = "k8s.v1.cni.cncf.io/networks"
 class ConformanceOptions(Frozen):
     """The options of a conformance run: an image with UCX and perftest, a resource, networks.
 
-    `device_class` is the DeviceClass by which the check of claims gets a card.
+    `device_class` is the DeviceClass by which the check of claims gets a card. `seconds` is the
+    longest time until pods are Ready.
     """
 
     image: str
@@ -33,7 +34,7 @@ class ConformanceOptions(Frozen):
 
 
 def pair(options: ConformanceOptions) -> str:
-    """Return the manifest of two pods that run on two nodes, as those of prefill and decode do."""
+    """Return the manifest of two pods on two nodes, as prefill and decode of an engine run."""
     return _listed(*(_apart(_pod(options, name, 1), name) for name in (PREFILL, DECODE)))
 
 

@@ -1,7 +1,7 @@
 """`python -m kube_rdma_tools.fail_open`: writes pods that check themselves, and judges them.
 
-Both ends are kubectl's, so that any cluster can be tried: `pods … | kubectl create -f -`, then
-`kubectl get pods,events -o json | … judge`.
+kubectl makes and reads the pods, so any cluster can be tried. `pods … | kubectl create -f -` comes
+first, then `kubectl get pods,events -o json | … judge`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Judges each pod: it ran with its NIC, it ran without, or it did not start, and why.
 
-The check that ran in a pod wrote one line, which stands in the pod's status. A pod without a line
-did not run, and its status or an Event says why, or nobody does. Pure: documents as kubectl prints
-them in, verdicts out.
+The check that ran in a pod wrote one line, which stands in the pod's status. If a pod did not
+start, its status or an Event may say why. Pure: documents as kubectl prints them in, verdicts out.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 
 
 class PodVerdict(StrEnum):
-    """The end of a pod: with its NIC, without it, refused, or without any sign."""
+    """The end of a pod: with its NIC, without it, refused, silent or unclear."""
 
     WITH = "with"  # it ran, and had all that it expects when it started
     WITHOUT = "without"  # it ran and lacked something: the driver failed open

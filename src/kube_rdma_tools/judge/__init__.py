@@ -2,9 +2,9 @@
 
 installations (presets × distributions, rendered) ─┐
 environments (what kinds of clusters refuse) ──────┴─► rules ─► violations ─► table, lines
-                 what documents ask for is taken out of them (by_document) ─┘
+                 without violations that a document asks for (by_document) ─┘
 
 Pure Python and no cluster: tables say what a cluster admits, which nodes it has and which names are
-taken. They are written from public sources, which stand beside each row, so a violation is a
+taken. They are written from public sources, which stand beside each row. So a violation is a
 reason to look, and the absence of one is no proof. `python -m kube_rdma_tools.judge` prints all.
 """

@@ -1,4 +1,4 @@
-"""Rules of the API server about pods: security levels, constraints, quotas.
+"""Rules of the API server about pods: Pod Security levels, OpenShift's constraints, quotas.
 
 A pod that is refused never exists: its DaemonSet or Deployment stays at zero, and the reason stands
 in Events that people see late.

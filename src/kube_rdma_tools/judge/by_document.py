@@ -1,9 +1,9 @@
-"""Violations that a document itself asks for, so that a preset of its names has them.
+"""Violations that a vendor's document asks for, so that a preset with its names has them.
 
 A row allows a rule's violation at a field of these objects, as these presets install them in these
-environments, and nothing else. It names the document's statement, what tells whoever installs it,
-and the values by which the violation ends. Where the tables of the judge and a row differ in either
-direction, tests fail: a row that is needed no more is deleted.
+environments, and nothing else. It has the document's statement, the sentence that users read, and
+the values by which the violation ends. Tests fail for a violation without a row, and for a row
+without a violation.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _OTHERS = ("network-operator", "network-operator-0.1")
 
 
 class ByDocument(Frozen):
-    """A violation that a user's document causes on purpose, so that it is no fault of a preset.
+    """A violation that a vendor's document causes, so that it is no fault of a preset.
 
-    `sentence` is what `kube-rdma render` and the chart's notes print for the presets in the
-    environments, `page` is where more stands. `values` end the violation; none do where a policy of
-    the cluster asks for what is refused.
+    `kube-rdma render` and the chart's notes print `sentence` for the presets in the environments;
+    `page` says more. `values` end the violation; a row is without them if a NicClusterPolicy asks
+    for the refused field.
     """
 
     rule: str
@@ -52,7 +52,7 @@ class ByDocument(Frozen):
         )
 
 
-# By the seed and the row of its contracts that a statement stands in.
+# Statements of the documents whose names presets have (S0, S2, S3), each by its subject.
 _ACK = (
     "S0, DaemonSet: Alibaba Cloud, Use RDMA in ACK Lingjun clusters, has ack-rdma-dp-ds in "
     "kube-system"
@@ -185,5 +185,5 @@ BY_DOCUMENT = (
 
 
 def is_by_document(violation: Violation, environment: str, preset: str) -> bool:
-    """Decide whether a violation follows from a user's document, as a row of BY_DOCUMENT says."""
+    """Decide whether a violation follows from a vendor's document, by a row of BY_DOCUMENT."""
     return any(row.allows(violation, environment, preset) for row in BY_DOCUMENT)

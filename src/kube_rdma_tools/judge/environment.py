@@ -1,6 +1,6 @@
 """A kind of cluster, as far as an installation can fail in it.
 
-The table of environments fills these values; rules read them. Defaults are those of a cluster that
+The table of environments fills these values; rules read them. Defaults describe a cluster that
 kubeadm makes on Ubuntu with containerd.
 """
 
@@ -13,9 +13,9 @@ from kube_base.frozen import Frozen, field
 from kube_rdma.model.kubernetes import Taint
 
 EVERY = frozenset(("*",))
-"""A set that has everything in it."""
+"""A set that stands for everything: rules look for its "*"."""
 IN_MEMORY = ("/run", "/tmp", "/dev", "/sys", "/proc")  # noqa: S108 - folders of a node
-"""Folders that can be written on every node, for they are no files of a disk."""
+"""Folders that can be written on every node, whatever file system its root is."""
 
 
 class SecurityLevel(StrEnum):
@@ -48,7 +48,7 @@ class SelinuxPolicy(Frozen):
 
 
 class JudgedNode(Frozen):
-    """A node of an environment, for several that are alike; with `cards` it should have an agent.
+    """A node of an environment, for all that are like it; with `cards` it should have an agent.
 
     On a virtual node no kubelet starts what the scheduler puts there.
     """
@@ -90,7 +90,7 @@ class NodePaths(Frozen):
 
 
 class SecurityConstraint(Frozen):
-    """An OpenShift SecurityContextConstraints; what it does not list it refuses.
+    """An OpenShift SecurityContextConstraints; except for `users`, a default refuses all values.
 
     One with `for_all` is bound to every account of the cluster.
     """
@@ -149,8 +149,8 @@ class Neighbour(Frozen):
 class Environment(Frozen):
     """A kind of cluster to judge installations in.
 
-    An installation there has the first of `distributions` that the product knows, so a new one is
-    judged as soon as it exists. `values` are those of docs/install.md for this kind of cluster.
+    An installation there has the first of `distributions` that the product knows, so a distribution
+    that is added later is judged at once. docs/install.md has `values` for this kind of cluster.
     `quota_classes` are priority classes that a namespace needs a ResourceQuota for.
     """
 

@@ -1,4 +1,4 @@
-"""The labels that Kubernetes recommends: by them people and programs find what belongs together."""
+"""The labels that Kubernetes recommends, by which people and programs find objects of one part."""
 
 from __future__ import annotations
 

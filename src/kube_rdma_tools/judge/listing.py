@@ -1,9 +1,9 @@
-"""Violations as lines, one for each object, for tests and for whoever compares two trees.
+"""Violations as lines, for tests and for a comparison of two checkouts.
 
     constraint | Deployment/kube-rdma-controller | controller | openshift | vke nvidia ib
 
-Cells are rule, object, container (or -), environments and presets. For environments stands `*`
-where it is all, and `* but a b` where it is all others.
+Cells are rule, object, container (or -), environments and presets. `*` stands for all
+environments, and `* but a b` for all others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ def occurrence(violation: Violation, environment: str, preset: str) -> Occurrenc
 
 
 def lines(entries: Iterable[Occurrence], environments: Sequence[str]) -> Iterator[str]:
-    """Yield as few table lines as can list these entries, with equal environments joined."""
+    """Yield a line for each object and rule, and for each set of presets that it has there.
+
+    A line names all environments with this set.
+    """
     presets: dict[tuple[str, str, str], dict[str, list[str]]] = defaultdict(dict)
     for entry in sorted(entries):
         key = (entry.rule, entry.where, entry.container)
@@ -49,7 +52,7 @@ def lines(entries: Iterable[Occurrence], environments: Sequence[str]) -> Iterato
 
 
 def shown_places(names: Collection[str], environments: Collection[str]) -> str:
-    """Return the environments' names as text; as "all but" the others if these are fewer."""
+    """Return the environments' names as text; `*` for all, `* but` the others if they are fewer."""
     others = [name for name in environments if name not in names]
     if not others:
         return ALL

@@ -1,4 +1,4 @@
-"""Names that another installation of the cluster has, and labels by which others start pods.
+"""Rules about names that another installation has, and labels by which others start pods.
 
 Helm refuses to take over what another release made; `kubectl apply` overwrites it, and its owner
 breaks.
@@ -64,7 +64,7 @@ def taken_definition(objects: Sequence[Json], environment: Environment) -> Itera
 
 
 def ambiguous_plural(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
-    """People are told to type a name of a kind that another group has, without the group."""
+    """A text has people type a name of a kind that another group has, without the group."""
     definitions = [row for neighbour in environment.neighbours for row in neighbour.definitions]
     owned = {definition.name for definition in definitions}
     taken = {word: row.name for row in definitions for word in row.words}

@@ -1,6 +1,6 @@
 """Installations of others in a cluster: names, definitions, labels that they select.
 
-Names are those of a release with the name that the other project's documents give it.
+Objects have the names that a release has if it is called as in the other project's documents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rules of a node's system about containers: SELinux types, and folders where it looks for them.
+"""Rules about a node's system: SELinux types of containers, and folders that its programs use.
 
 A container with a type that the node's policy lacks is never created. One that mounts another
-folder than the node's programs use runs, and what it writes is read by nobody.
+folder than the node's programs use runs, but they do not read what it writes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Admission of pods in OpenShift: one of the constraints bound to the account has to suit.
+"""Admission of pods in OpenShift: one of the constraints bound to the account has to admit it.
 
-What a constraint fills in by itself (a user, a seccomp profile, dropped capabilities) is no reason
-to refuse; what the pod names otherwise is.
+A field that the pod leaves out is no reason to refuse: the constraint fills it in (a user, a
+seccomp profile, dropped capabilities). A field that the pod sets to another value is one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from kube_rdma_tools.judge.pod_security import (
 from kube_rdma_tools.judge.security_constraints import CONSTRAINT_ROLE, SMALLEST_USER, USERS
 
 Refusal: TypeAlias = tuple[str, str, str]
-"""A container or "", a field and what stands in it."""
+"""A container or "", a field and its value."""
 
 
 def admitted_by(
     objects: Sequence[Json], pod: JudgedPod, constraints: Sequence[SecurityConstraint]
 ) -> tuple[SecurityConstraint, ...]:
-    """Return the constraints that a pod's account may use."""
+    """Return the constraints that a pod's account may use: by bindings of `objects`, or for all."""
     bound = {
         made["roleRef"]["name"].removeprefix(CONSTRAINT_ROLE)
         for made in objects

@@ -1,7 +1,7 @@
 """The controls of the Pod Security Standards, each as a function that names what breaks it.
 
-kubernetes.io "Pod Security Standards", as of 1.36; admission/rules of the judge asks those of the
-level that holds in a namespace.
+They follow kubernetes.io "Pod Security Standards", as of 1.36. judge/admission.py applies the
+controls of the level that a namespace has.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def host_volumes(pod: JudgedPod) -> Breaches:
 
 
 def host_ports(pod: JudgedPod) -> Breaches:
-    """Yield the ports of the host that containers use; with hostNetwork all ports count."""
+    """Yield the host's ports that containers declare; with hostNetwork all declared ports count."""
     for container in pod.containers:
         for port in container.body.get("ports") or ():
             number = port.get("hostPort")
@@ -117,7 +117,7 @@ def host_ports(pod: JudgedPod) -> Breaches:
 
 
 def added_capabilities(pod: JudgedPod, allowed: Collection[str]) -> Breaches:
-    """Yield capabilities that containers add and the level does not allow."""
+    """Yield a breach for each container that adds capabilities other than `allowed`."""
     for container in pod.containers:
         added = (container.security.get("capabilities") or {}).get("add") or ()
         if beyond := [name for name in added if name not in allowed]:
@@ -165,7 +165,7 @@ def _proc_mount(pod: JudgedPod) -> Breaches:
 
 
 def _probe_hosts(pod: JudgedPod) -> Breaches:
-    """Yield probes and hooks with a host other than the pod."""
+    """Yield probes and hooks that name a host, for which the kubelet would call that host."""
     for container in pod.containers:
         hooks = container.body.get("lifecycle") or {}
         probes = {name: container.body.get(name) for name in _PROBES} | hooks
@@ -183,7 +183,7 @@ def _sysctls(pod: JudgedPod) -> Breaches:
 
 
 def volume_types(pod: JudgedPod, allowed: Collection[str]) -> Breaches:
-    """Yield volumes whose type the level does not allow."""
+    """Yield volumes of a type other than `allowed`."""
     for volume in pod.spec.get("volumes") or ():
         for kind in volume.keys() - {"name"} - set(allowed):
             yield Breach(f"volumes[{volume['name']}]", kind)
@@ -244,7 +244,7 @@ CONTROLS = (
 
 
 def controls(level: SecurityLevel) -> tuple[SecurityControl, ...]:
-    """Return the controls of a Pod Security level."""
+    """Return the controls of a Pod Security level; `restricted` has those of `baseline` too."""
     if level is SecurityLevel.PRIVILEGED:
         return ()
     return tuple(

@@ -1,6 +1,8 @@
-"""Rules about names of other objects: these come before, or are in every cluster.
+"""Rules about objects that others name or need, and about the form of each object.
 
-These rules hold in every environment; they find slips of the rendering itself.
+An object that another one names is in the installation, or in every cluster of this kind. A
+Namespace and a CRD come before the objects that need them. These rules hold in every environment;
+they find slips of the rendering itself.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ def missing_reference(objects: Sequence[Json], environment: Environment) -> Iter
 
 
 def _wanted(made: Json) -> Iterator[tuple[str, tuple[str, str, str]]]:
-    """Yield the objects that an object refers to: the field, then kind, namespace and name."""
+    """Yield the objects that an object refers to: field, and kind, namespace and name.
+
+    A pod without a priority class yields one with the empty name.
+    """
     namespace = made["metadata"].get("namespace", "")
     if namespace:
         yield "metadata.namespace", ("Namespace", "", namespace)
@@ -85,7 +90,7 @@ def _wanted_by_pod(pod: JudgedPod) -> Iterator[tuple[str, tuple[str, str, str]]]
 
 
 def _is_of_cluster(kind: str, namespace: str, name: str, environment: Environment) -> bool:
-    """Decide whether every cluster of this kind has the object."""
+    """Decide whether every cluster of this kind has the object; an empty class counts as there."""
     match kind:
         case "Namespace":
             return name in _NAMESPACES

@@ -1,5 +1,6 @@
-"""All rules of the judge by their names, which lists and tests keep; the first line says what is
-wrong.
+"""All rules of the judge by the names that lists and tests use.
+
+The first line of a rule's docstring is printed: it says what is wrong.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ RULES: Mapping[str, Rule] = {
 
 
 def judge(objects: Sequence[Json], environment: Environment) -> tuple[Violation, ...]:
-    """Return all violations of an installation in an environment, sorted by rule and object."""
+    """Return all violations of an installation in an environment, by rule as in `RULES`, sorted."""
     return tuple(
         replace(violation, rule=name)
         for name, rule in RULES.items()

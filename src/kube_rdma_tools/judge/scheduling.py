@@ -1,7 +1,7 @@
 """Rules about scheduling: nodes on which pods are put, and nodes on which they cannot run.
 
-Three ways to go wrong: no node takes a pod; a node takes it that can never run it; a node with
-cards has no agent.
+They find a pod that no node takes, and a node that takes a pod and can never run it. They also find
+a node with cards that a DaemonSet leaves out.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kube_rdma_tools.judge.violation import Violation
 
 DAEMON_SET = "DaemonSet"
 OWN_LABELS = "kube-rdma.io/"
-"""Labels that kube-rdma's programs write: nodes with cards get those that they need."""
+"""The prefix of labels that kube-rdma writes; a node with cards counts as one that has them."""
 WRITES_FEATURES = "--node-labels=write-nfd"
-"""The word of an agent that writes labels of Node Feature Discovery too."""
+"""The argument of an agent that writes labels of Node Feature Discovery too."""
 _REPELLING = ("NoSchedule", "NoExecute")
 
 
@@ -99,7 +99,7 @@ def _labelled(node: JudgedNode, pods: Sequence[JudgedPod]) -> JudgedNode:
 
 
 def _missed(pod: JudgedPod, node: JudgedNode) -> tuple[str, str, str]:
-    """Return field, problem and remedy if a DaemonSet leaves out a node with cards."""
+    """Return field, problem and remedy for a node with cards that a DaemonSet leaves out."""
     repelling = [taint.key for taint in node.taints if not tolerated(taint, pod)]
     if repelling:
         problem = f"node {node.name} has cards and the taint {', '.join(repelling)}"
@@ -131,7 +131,7 @@ def _selector(pod: JudgedPod) -> dict[str, str]:
 
 
 def _asks_own_label(pod: JudgedPod) -> bool:
-    """Decide whether a pod selects nodes by a label that the operator itself sets."""
+    """Decide whether a pod selects nodes by a label that kube-rdma itself sets."""
     return any(key.startswith(OWN_LABELS) for key in pod.spec.get("nodeSelector") or ())
 
 

@@ -1,4 +1,4 @@
-"""The constraints that OpenShift has from its installation, of which restricted-v2 is everybody's.
+"""Constraints that OpenShift has from its installation; every account may use restricted-v2.
 
 Rows are from openshift/cluster-kube-apiserver-operator bindata/bootkube/scc-manifests
 (0000_20_kube-apiserver-operator_00_scc-NAME.yaml, 2026). An account gets one more by a binding to
@@ -82,5 +82,6 @@ UNHELD_NAMESPACES = frozenset(
         "openshift-node",
     )
 )
-# Of a namespace's range, which its annotation openshift.io/sa.scc.uid-range has.
+# An example of a namespace's range of users, which OpenShift writes into its annotation
+# openshift.io/sa.scc.uid-range.
 SMALLEST_USER, USERS = 1_000_650_000, 10_000

@@ -1,4 +1,4 @@
-"""The SELinux types of five systems: those that a container can have, and where each can write.
+"""The SELinux types of five policies: which a container can have, and where each can write.
 
 A type that the loaded policy lacks ends the start of a container with "invalid argument", in
 permissive mode too (flatcar/Flatcar issue 891).

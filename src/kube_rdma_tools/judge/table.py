@@ -1,6 +1,7 @@
-"""The judge's page: a matrix of clusters and presets, then every violation.
+"""The judge's page: a matrix of clusters and presets, then the violations of each rule.
 
-Violations of one object are shown together, whatever the clusters and presets that they are in.
+An object's violations of a rule are shown together, for all clusters and presets that have them.
+Objects with the same text share it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class JudgedPreset(Frozen):
 
 
 def table(judged: Sequence[JudgedPreset]) -> Iterator[str]:
-    """Yield all lines of the judge's page: the matrix, then each violation."""
+    """Yield all lines of the judge's page: the matrix, violations by rule, and their number."""
     yield from _matrix(judged)
     rules = _by_rule(judged)
     for name, objects in rules.items():
@@ -47,7 +48,7 @@ def table(judged: Sequence[JudgedPreset]) -> Iterator[str]:
 
 
 def _matrix(judged: Sequence[JudgedPreset]) -> Iterator[str]:
-    """Yield a table of the numbers of objects that break rules, by environment and preset."""
+    """Yield a table of how many rules objects break, by environment and preset."""
     presets = list(dict.fromkeys(entry.preset for entry in judged))
     titles: dict[str, tuple[str, dict[str, int]]] = {}
     for entry in judged:
@@ -65,7 +66,7 @@ def _matrix(judged: Sequence[JudgedPreset]) -> Iterator[str]:
 def _by_rule(
     judged: Sequence[JudgedPreset],
 ) -> Mapping[str, Mapping[tuple[str, str], list[tuple[JudgedPreset, Violation]]]]:
-    """Group the violations by rule and object, in the order of the rules."""
+    """Group the violations by rule and container or object, in the order of the rules."""
     broken: dict[str, dict[tuple[str, str], list[tuple[JudgedPreset, Violation]]]] = {}
     for name in RULES:
         objects = defaultdict(list)
@@ -79,7 +80,7 @@ def _by_rule(
 
 
 def _object(entries: Sequence[tuple[JudgedPreset, Violation]]) -> Iterator[str]:
-    """Yield lines on an object's violations of a rule: where they occur, and the remedies."""
+    """Yield lines on an object's violations of a rule: where they occur, problems and remedies."""
     environments = tuple(dict.fromkeys(entry.environment.name for entry, _ in entries))
     presets = tuple(dict.fromkeys(entry.preset for entry, _ in entries))
     places = shown_places(environments, ENVIRONMENTS).replace(ALL, "all environments")

@@ -18,7 +18,7 @@ _ADMISSION, _RBAC = "admissionregistration.k8s.io", "rbac.authorization.k8s.io"
 _ALWAYS = 0
 # kubernetes.io "Deprecated API Migration Guide", and the feature gates of admission policies:
 # ValidatingAdmissionPolicy is v1 in 1.30, MutatingAdmissionPolicy in 1.36 (v1alpha1 in 1.32 and
-# v1beta1 in 1.34 are off by default). From which minor version on, and until which.
+# v1beta1 in 1.34 are off by default). From which minor version on, and the first without it.
 SERVED: dict[tuple[str, str], tuple[int, int | None]] = {
     **{
         ("v1", kind): (_ALWAYS, None)
@@ -139,7 +139,7 @@ def unknown_field(objects: Sequence[Json], environment: Environment) -> Iterator
 
 
 def _has_annotation(made: Json, container: str) -> bool:
-    """Decide whether the container also has AppArmor's profile as the older annotation."""
+    """Decide whether the container also has its AppArmor profile as the older annotation."""
     metadata = made["spec"].get("template", made).get("metadata", {})
     return f"{ARMOR_ANNOTATION}{container}" in (metadata.get("annotations") or {})
 

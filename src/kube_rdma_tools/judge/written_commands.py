@@ -1,6 +1,6 @@
 """The kubectl commands that kube-rdma's pages, help and messages tell people to type.
 
-kubectl takes a plural, a singular or a short name of a kind without its group, and chooses one of
+kubectl takes a plural, a singular or a short name of a kind without its group. It chooses one of
 the groups that have it (k8s.io/client-go restmapper). So a word that two groups have is safe only
 where no text asks people to type it alone.
 """
@@ -29,11 +29,14 @@ _SUFFIXES = (".md", ".txt", ".yaml", ".json", ".sh", ".tpl")
 _COMMAND = re.compile(r"\bkubectl\b((?:\\\n|[^`|;&\n])*)")
 _GAP = re.compile(r"[\s,\\]+")
 _WITH_GROUP = "--api-version="
-"""What gives `kubectl explain` the group."""
+"""The option that gives `kubectl explain` the group."""
 
 
 def alone(text: str) -> Iterator[tuple[int, str]]:
-    """Yield line and word for each word in a text's commands that kubectl may read as a kind."""
+    """Yield line and word for each word in a text's kubectl commands, which may name a kind.
+
+    A command with `--api-version=` names the group, so its words are left out.
+    """
     for command in _COMMAND.finditer(text):
         if _WITH_GROUP in command[1]:
             continue

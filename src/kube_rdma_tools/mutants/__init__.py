@@ -1,5 +1,6 @@
 """Do the unit tests notice a fault? Single random faults are put into the product, one at a time.
 
-A developer's tool, `make mutants`. faults.py knows which faults a file can have, places.py which
-tests concern a file, run.py tries them in a copy of the source. docs/benchmarks has what came out.
+A developer's tool, `make mutants`. places.py says which files get faults, faults.py which faults a
+file can have, calls.py notes which test calls which function. run.py tries faults in copies of the
+source, most of them by host.py. docs/benchmarks.md has the results.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 NOTED = "noted_calls"
-"""The set of names, among Python's built-in ones, for every module sees them."""
+"""The name of a set of called functions, an attribute of builtins so that every module sees it."""
 
 
 def noting(source: str, file: str) -> str:

@@ -1,8 +1,8 @@
 """Single faults of a Python file: each is a small change that a hand could make.
 
-First of `make mutants`: run.py draws from what all files have. Pure: source in, faults out. What
-is left out changes nothing that a test of a unit should notice: annotations and what is read for
-type checks alone, docstrings, assertions, lines for the log.
+First of `make mutants`: run.py draws from the faults of all files. Pure: source in, faults out.
+Code that no unit test has to notice is left out: annotations, decorators, imports, TYPE_CHECKING
+blocks, docstrings, assertions, f-strings and log calls.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Mutation(Frozen):
 
 
 def faults(source: str) -> list[Mutation]:
-    """Return every possible mutation of a file, in the order of its lines.
+    """Return all mutations of a file that this module knows, in the order of its lines.
 
     `source` is a module that compiles; so does that of each fault.
     """
@@ -131,7 +131,7 @@ def _constants(node: ast.Constant) -> Iterator[ast.AST]:
 
 
 def _with(node: ast.AST, field: str, value: object) -> Iterator[ast.AST]:
-    """Yield a copy of the node with `field` set to `value`, unless the value is empty."""
+    """Yield a copy of the node with `field` set to `value`, unless the value is None or [None]."""
     if value and value != [None]:
         copied = deepcopy(node)
         setattr(copied, field, value)

@@ -1,9 +1,9 @@
 """A plugin of pytest that collects the tests once, and tries each fault in a fork of that process.
 
-Between calls.py and run.py, which starts it twice. The first run notes which functions of the
-product each test calls; the second changes one function at a time and runs the tests that call it,
-those that call the fewest functions first. A fork has all modules imported already, so a fault
-costs the time of its tests alone.
+Between calls.py and run.py, which starts it. The first run notes which functions of the product
+each test calls. Later ones change one function at a time and run the tests that call it, first the
+tests that call the fewest functions. A fork has all modules imported already, so a fault costs the
+time of its tests alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ setattr(builtins, NOTED, set())
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Record the product's functions that a test calls, with those of its fixtures."""
+    """Record the product's functions that a test and its fixtures call."""
     calls: set[str] = getattr(builtins, NOTED)
     calls.clear()
     try:
@@ -83,7 +83,8 @@ class _Trial:
     def noticed_by(self, fault: Mapping[str, Any]) -> str:
         """Return the first test that fails with a fault and passes without it, "" without one.
 
-        The file has the fault too, for modules that a test imports late and programs that it runs.
+        Return a sentence in its place if a test does not end, or the process ends before. The file
+        has the fault too, for modules that a test imports late and programs that it runs.
         """
         path = Path(fault["path"])
         original, stat = path.read_text(encoding="utf-8"), path.stat()
@@ -130,7 +131,7 @@ class _Trial:
         return text.strip(b"\n\0").decode()
 
     def _run(self, items: Sequence[pytest.Item], writer: int) -> None:
-        """Run tests until one fails, write its name to the pipe, and end the process."""
+        """Run tests until one fails, write its name or "" to the pipe, and end the process."""
         outcome = ""
         try:
             for item, following in zip(items, [*items[1:], None], strict=True):
@@ -146,9 +147,9 @@ class _Trial:
 
 
 def changed_functions(before: str, after: str, path: str) -> dict[CodeType, CodeType]:
-    """Return the code of outermost functions that differ between two sources of a file.
+    """Return old and new code of each outermost function that differs in two sources of a file.
 
-    Raise ValueError when something else differs, or a function's variables from outside of it.
+    Raise ValueError if anything else differs, or a function's free variables.
     """
     old, new = (compile(text, path, "exec", dont_inherit=True) for text in (before, after))
     pairs = list(zip(_functions(old), _functions(new), strict=True))

@@ -18,11 +18,11 @@ ROOMS = {
     "operator": ("src/kube_rdma/operator",),
     "doctor": ("src/kube_rdma/doctor",),
 }
-"""What a fault would hurt most, by the word of `--rooms`."""
+"""The paths of the source where a fault would hurt most, by the words of `--rooms`."""
 
 
 def files(checkout: Path, rooms: Sequence[str]) -> list[Path]:
-    """Return the Python files of these rooms (parts of the source), each once and in order."""
+    """Return the Python files of these rooms in order; raise Refused for a room not in `ROOMS`."""
     chosen: set[Path] = set()
     for room in rooms:
         if room not in ROOMS:

@@ -2,7 +2,7 @@
 
 Last of `make mutants`: between places.py, which says where faults may be, and __main__.py, which
 shows them. One run of all tests on a noting copy (calls.py) says which test calls which function.
-Faults inside of functions are then tried by hosts (host.py); one of what runs at import needs a
+Hosts (host.py) then try faults inside of functions. A fault in code that runs at import needs a
 process of its own, with the tests that call or import the file. The checkout stays as it is; the
 tests are its own, and import a copy by PYTHONPATH.
 """
@@ -30,7 +30,7 @@ _PYTEST = ("-q", "-p", "no:cacheprovider", "--hypothesis-profile=quick")
 _UNIT = ("-m", "not slow and not lab")
 _HOST = ("-p", "kube_rdma_tools.mutants.host")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
-_PATIENCE = 1200.0  # seconds for the tests of one file; a fault may make a program loop for ever
+_PATIENCE = 1200.0  # seconds for the tests of one fault, which may make a program loop for ever
 
 
 class DrawnFault(Frozen):
@@ -53,12 +53,12 @@ class _Calls(Frozen):
     of_test: dict[str, frozenset[str]]
 
     def tests(self, functions: Sequence[str]) -> list[str]:
-        """Return the tests that call one of these functions, those with fewest calls first."""
+        """Return the tests that call one of these functions, first tests that call the fewest."""
         chosen = [name for name, called in self.of_test.items() if called & frozenset(functions)]
         return sorted(chosen, key=lambda name: (len(self.of_test[name]), name))
 
     def files(self, file: Path, checkout: Path) -> list[str]:
-        """Return the files of tests that call a function of a file, or import it by name."""
+        """Return the test files that call a function of a file, or have its module's name."""
         prefix, module = f"{file} ", ".".join(file.with_suffix("").parts[1:])
         functions = {name for called in self.of_test.values() for name in called}
         calling = self.tests([name for name in functions if name.startswith(prefix)])
@@ -90,7 +90,10 @@ def draw(checkout: Path, files: Sequence[Path], seed: int, count: int) -> list[D
 def outcomes(
     checkout: Path, folder: Path, drawn: Sequence[DrawnFault], workers: int
 ) -> Iterator[MutationOutcome]:
-    """Try each fault and yield its outcome; `folder` is for copies of the source."""
+    """Try each fault and yield its outcome, in another order; `folder` is for copies of the source.
+
+    Raise Unavailable if the tests do not run on a copy.
+    """
     calls = _calls(checkout, folder / "noting", workers)
     inside: list[dict[str, object]] = []
     at_import: list[DrawnFault] = []
@@ -121,7 +124,7 @@ def _copy(checkout: Path, folder: Path) -> Path:
 
 
 def _functions(checkout: Path, drawn: DrawnFault) -> list[str]:
-    """Return the functions that contain a fault; raise ValueError when none does."""
+    """Return the functions that contain a fault; raise ValueError if none or a lambda does."""
     source = (checkout / drawn.file).read_text(encoding="utf-8")
     changed = changed_functions(source, drawn.fault.source, str(drawn.file))
     if any("<lambda>" in code.co_qualname for code in changed):
@@ -171,7 +174,10 @@ def _hosts(
 
 
 def _alone(checkout: Path, folder: Path, drawn: DrawnFault, files: Sequence[str]) -> str:
-    """Return the test that fails with a fault in a process of its own; "" if none does."""
+    """Return the first test that fails with a fault in a process of its own; "" if none does.
+
+    Return a sentence in its place if pytest does not end, or fails without naming a test.
+    """
     if not folder.exists():
         _copy(checkout, folder)
     mutated = folder / drawn.file

@@ -1,6 +1,6 @@
 """Archives whose bytes follow from their content: sorted, owned by root, of one time.
 
-The chart, the licences and the kubectl plugin are written here.
+The chart, the licences, the kubectl plugin and the OLM bundle are such archives.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ArchivedFile(Frozen):
 
 
 def unpack(archive: bytes, folder: Path) -> None:
-    """Unpack a tar, compressed or not, into a folder."""
+    """Unpack a tar, plain or by gzip, into a folder; raise Unavailable if tar fails."""
     words: list[str | Path] = ["tar", "--extract", "--directory", folder, "--numeric-owner"]
     if archive.startswith(b"\x1f\x8b"):
         words.append("--gzip")
@@ -36,7 +36,7 @@ def unpack(archive: bytes, folder: Path) -> None:
 
 
 def write_tar_gz(target: Path, files: Mapping[str, ArchivedFile], epoch: int) -> None:
-    """Write files by their path as a compressed tar, which has no entries but regular files.
+    """Write files by their path as a tar.gz of regular files alone, all of the time `epoch`.
 
     krew unpacks nothing but files and folders (krew, internal/download/downloader.go).
     """

@@ -1,7 +1,8 @@
 """The Helm chart in the two forms in which Helm takes it: a .tgz, and an artefact of a registry.
 
-Media types and annotations are those of Helm (helm, pkg/registry: constants.go, chart.go): the
-config is Chart.yaml as JSON, the one layer is the .tgz, and a tag has `_` where a version has `+`.
+Media types and annotations are as Helm writes them (helm, pkg/registry: constants.go, chart.go).
+The config is Chart.yaml as JSON, and the one layer is the .tgz. A tag has `_` where a version has
+`+`.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def unpack(archive: Path, folder: Path) -> None:
 def components(root: Path, compiler: str) -> tuple[ImageComponent, ...]:
     """Return third parties' components of an unpacked image.
 
-    `compiler` is the version that compiled the shim. Raises Broken if a component has no licence
-    text, for it could not be distributed.
+    `compiler` is the version of ziglang, which compiled the shim. Raises Broken if a component has
+    no licence text, for it could not be distributed.
     """
     listed = (*_debian(root), *_python(root), _shim(root, compiler))
     for component in listed:

@@ -37,7 +37,11 @@ class ReleaseIdentity(Frozen):
 
 
 def of_checkout_as(root: Path, image: str, downloads: str) -> ReleaseIdentity:
-    """Return the release identity of the checked-out commit; raise Refused if it is not clean."""
+    """Return the release identity of the checked-out commit.
+
+    Raise Refused for changes that are not committed, a version that does not fit the tag, and a
+    final version that CHANGELOG.md lacks.
+    """
     if changed := ask(["git", "-C", root, "status", "--porcelain", "--untracked-files=no"]):
         raise Refused(
             f"{len(changed.splitlines())} changed files are not committed",

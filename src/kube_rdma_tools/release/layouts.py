@@ -1,7 +1,7 @@
-"""OCI image layouts in a tar file: the chart as an artefact, the image for several kinds of node.
+"""OCI image layouts in a tar file: the chart as an artefact, the image for several architectures.
 
-Formats: OCI image specification 1.1 (image-layout.md, image-index.md). What one kind of node gets
-is written by kube_rdma_lab/build/oci.py; here such archives become one.
+Formats: OCI image specification 1.1 (image-layout.md, image-index.md). kube_rdma_lab/build/oci.py
+writes the image of one architecture; here such archives become one.
 """
 
 from __future__ import annotations

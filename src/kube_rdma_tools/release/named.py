@@ -28,7 +28,7 @@ def commits(changelog: str) -> dict[str, str]:
 def clone(checkout: Path, version: str, folder: Path) -> None:
     """Clone the commit of a version into an empty folder, with its tag.
 
-    Raise Refused if the changelog names no commit for it.
+    Raise Refused if the changelog names no commit for it, or another one than its tag.
     """
     known = commits((checkout / CHANGELOG).read_text(encoding="utf-8"))
     if not (commit := known.get(version)):

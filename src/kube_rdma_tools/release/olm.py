@@ -4,8 +4,8 @@
                                        └─► what OLM takes beside it ─► files of their own
 
 OLM makes accounts and bindings of what the ClusterServiceVersion asks for. It takes no DaemonSet,
-and needs none here: a NicClusterPolicy has the operator make those of agents. It takes no admission
-policy and no namespace either; the description says what to apply by hand. Formats are those of
+and needs none here: the operator makes the agents' DaemonSets of a NicClusterPolicy. It takes no
+admission policy and no namespace either; the description says what to apply by hand. Formats:
 operator-framework/api (pkg/operators/v1alpha1) and operator-registry (pkg/lib/bundle).
 """
 
@@ -70,7 +70,7 @@ def bundle_files(repository: str, chart: Json, policy: Json) -> dict[str, Archiv
     """Return the files of the OLM bundle by path, for an image in a repository.
 
     `chart` is Chart.yaml, which describes the product; `policy` an example of a NicClusterPolicy,
-    which gets the image.
+    which gets the image. Raise Broken for an object of a kind that this module does not know.
     """
     values = {**_INSTALLED, "image": {"repository": repository, "tag": chart["version"]}}
     made = objects([reader.read(json.dumps(values).encode(), "the bundle's values")], _PRESET)

@@ -1,10 +1,11 @@
 """`kubectl rdma` for krew: an archive that runs on any Linux, and the manifest that names it.
 
 krew wants a program without anything around it, and kube-rdma is Python. So the archive is the part
-of the image that the command needs: Debian's Python with the libraries that it loads, started by
-their own loader, and the packages. krew unpacks regular files alone (internal/download) and links
-to the program, which finds its folder through that link. What kubectl asks behind Tab lies beside
-it; krew links to a single program, so docs/command-line.md says how to link to this one.
+of the image that the command needs. It is the packages and Debian's Python with the libraries that
+it loads, started by their own loader. krew unpacks regular files alone (internal/download) and
+links to the program, which finds its folder through that link. The program that kubectl calls for
+shell completion lies beside it. krew links to a single program, so docs/command-line.md says how to
+link to the second one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ NAME = "rdma"
 PROGRAM = "kubectl-rdma"
 COMPLETION = "kubectl_complete-rdma"  # kubernetes/kubectl pkg/cmd/plugin/plugin_completion.go
 PYTHON = f"python{product.PYTHON}"
-# Debian's folder of libraries and the loader's name, by what container engines call a machine.
+# Debian's folder of libraries and the loader's name, by the architecture's name in image platforms.
 LOADERS = {
     "amd64": ("x86_64-linux-gnu", "ld-linux-x86-64.so.2"),
     "arm64": ("aarch64-linux-gnu", "ld-linux-aarch64.so.1"),
@@ -93,7 +94,7 @@ def _started(loader: str) -> Iterator[tuple[str, ArchivedFile]]:
 
 
 def needed(programs: Iterable[bytes], libraries: Mapping[str, Path]) -> tuple[str, ...]:
-    """Return the names of libraries that programs load, and those that these load in turn.
+    """Return the names of libraries that programs load, and of libraries that these load in turn.
 
     A program has the names of its libraries as text (ELF, DT_NEEDED in .dynstr). A name that stands
     there for another reason brings a file too many, which does no harm.
@@ -109,7 +110,7 @@ def needed(programs: Iterable[bytes], libraries: Mapping[str, Path]) -> tuple[st
 
 
 def _below(folder: Path, top: str) -> Iterator[tuple[str, ArchivedFile]]:
-    """Yield every file below a folder, with relative links resolved to files."""
+    """Yield every file below a folder; relative links become files, absolute ones are left out."""
     for path in sorted(folder.rglob("*")):
         absolute = path.is_symlink() and path.readlink().is_absolute()
         if path.is_file() and not absolute:  # Debian has links to /etc

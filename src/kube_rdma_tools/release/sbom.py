@@ -1,7 +1,7 @@
-"""The list of what is inside an image, as CycloneDX 1.6 in JSON.
+"""The list of an image's components (SBOM), as CycloneDX 1.6 in JSON.
 
-CycloneDX's own library writes it, and its schema is held against it in tests. Equal images have
-equal lists: the number of the document follows from commit and image, its time is the commit's.
+CycloneDX's own library writes it. Equal images of a commit have equal lists: the serial number
+follows from commit and image, and the time is the commit's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from packageurl import PackageURL
 from kube_rdma_tools.release.contents import DEBIAN, ImageComponent
 from kube_rdma_tools.release.identity import ReleaseIdentity
 
-NAMES = uuid.UUID("0d0c1f6e-6a53-4b0a-8c0b-5a4c6a9f3e27")  # of no other use
+NAMES = uuid.UUID("0d0c1f6e-6a53-4b0a-8c0b-5a4c6a9f3e27")  # namespace of serial numbers, random
 
 
 def sbom(

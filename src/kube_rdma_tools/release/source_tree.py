@@ -25,7 +25,7 @@ CHART = "charts/kube-rdma"
 class Stamp(Frozen):
     """A line that a release changes in a source file: a pattern, and its replacement.
 
-    The pattern has to match exactly once; a file that was rewritten is Broken, never left as it is.
+    The pattern has to match exactly once, so that a source file that has changed is noticed.
     """
 
     file: str
@@ -64,7 +64,7 @@ class SourceTree(Frozen):
     epoch: int
 
     def run(self, *words: str | Path) -> None:
-        """Run a Python module of the tree with the tree's own packages."""
+        """Run a Python module with the tree's own packages; raise Unavailable if it fails."""
         done = subprocess.run(
             [sys.executable, "-m", *words],
             cwd=self.root,

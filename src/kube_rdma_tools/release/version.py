@@ -43,7 +43,7 @@ class ReleaseVersion(Frozen):
 
 
 def of_checkout(root: Path) -> ReleaseVersion:
-    """Return the version of the checked-out commit; raise Refused if it has none."""
+    """Return the version of the checked-out commit; raise Refused if tag and source disagree."""
     written = written_version((root / SOURCE).read_text())
     tags = ask(["git", "-C", root, "tag", "--list", "v[0-9]*", "--merged", "HEAD"]).split()
     if not tags:
@@ -55,7 +55,7 @@ def of_checkout(root: Path) -> ReleaseVersion:
 
 
 def written_version(text: str) -> str:
-    """Return the version that the source file's text assigns."""
+    """Return the version that the source file's text assigns; raise Broken if it assigns none."""
     match = WRITTEN.search(text)
     if match is None:
         raise Broken(f"{SOURCE} names no version")
@@ -83,7 +83,8 @@ def commit_of(root: Path, changed: str) -> str:
 def decide(written: str, tag: str, commits: int) -> ReleaseVersion:
     """Return a commit's version; `commits` counts those after the last tag, or all without one.
 
-    `written` is what the source names. A tagged commit has that version; other commits lead to it.
+    `written` is the version in the source. A tagged commit has it; other commits are development
+    versions of it. Raise Refused if the tag is another version, or an earlier tag has it already.
     """
     development = ReleaseVersion(f"{written}.dev{commits}")
     if not tag:

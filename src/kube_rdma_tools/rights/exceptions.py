@@ -1,7 +1,7 @@
 """Rights that no run of the lab can show, and requests that are refused on purpose: why, for each.
 
-A right that a recorded run used has no place here, and judgement.py says so. unrecorded.json has
-rights that no recorded run used yet, by the test of the lab that is to show them.
+judgement.py reports a right here that a run used. unrecorded.json has rights that no recorded run
+used yet, by the test of the lab that is to show them.
 """
 
 from __future__ import annotations

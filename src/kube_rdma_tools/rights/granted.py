@@ -1,7 +1,7 @@
-"""All that the roles of an installation grant, whatever its values: read from their descriptions.
+"""All that the roles of an installation grant, whatever its values: read from their blueprints.
 
-Each role is described once (install/rules/objects), for manifests, the chart and the examples, so
-what is read here is what every installation grants at most.
+Each role has one blueprint (install/rules/objects), for manifests, the chart and the examples. So
+no installation grants more than is read here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kube_rdma.model.install import Hole, Joined, Json, Node, When
 from kube_rdma_tools.rights.right import Right, resource_name, role_name
 
 KINDS = ("ClusterRole", "Role")
-# Names that are a value as a whole.
+# What stands here for values that are the whole name of a role.
 _NAMES = {"platform.agentAccount": "agent", "platform.controller": "controller"}
 
 
@@ -41,7 +41,7 @@ def _rights(role: Json) -> Iterator[Right]:
 
 
 def _rules(node: Node) -> Iterator[Json]:
-    """Yield the rules of a role template, including those that depend on values."""
+    """Yield the rules in a role's blueprint, also rules that depend on values."""
     match node:
         case When():
             yield from _rules(node.then)
@@ -54,7 +54,7 @@ def _rules(node: Node) -> Iterator[Json]:
 
 
 def _text(node: Node) -> str:
-    """Return a name in a template, with this installation's names filled in."""
+    """Return a name in a blueprint as text; a value that `_NAMES` lacks is left out."""
     match node:
         case Hole(path):
             return _NAMES.get(path, "")

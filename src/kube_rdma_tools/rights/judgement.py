@@ -1,4 +1,4 @@
-"""Compares what is granted with what was used: findings, each a sentence that tells what to do."""
+"""Compares granted rights with used ones: findings, each a sentence that tells what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RECORD = (
     "run the lab's tests that use it, then `ARGS=--record make rights`, and commit {file}; "
     "or take the right away"
 )
-# Of whose roles an account may have a right.
+# The roles that each account has.
 _ROLES_OF = {
     "agent": ("ClusterRole agent", "Role agent"),
     "controller": (

@@ -14,7 +14,7 @@ from kube_rdma_tools.rights.reasons import REASONS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "least-privilege.md"
 _HEAD = ("of what", "verbs", "for what")
-# As an installation calls them, without the beginning of its own.
+# Roles as the page names them: by their account, or by their name in a default installation.
 _NAMES = {
     "ClusterRole agent": "agent, ClusterRole",
     "Role agent": "agent, Role",

@@ -1,4 +1,4 @@
-"""The evidence that the repository keeps: a file with the day of the last run that was recorded."""
+"""The evidence that the repository keeps: a file of rights, with the day of the last recording."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LIST = re.compile(r"\[([^\[\]]*)\]")  # the verbs of a resource, in one line
 
 
 def read(text: str) -> Evidence:
-    """Parse the file of recorded rights."""
+    """Return the evidence in the text of the file of recorded rights."""
     document = json.loads(text)
     return Evidence(rights(document["used"]), rights(document["refused"]))
 
@@ -34,7 +34,7 @@ def write(evidence: Evidence, day: str) -> str:
 
 
 def merged(before: Evidence, runs: Evidence, granted: Collection[Right]) -> Evidence:
-    """Return recorded and newly used rights together, without those no longer granted."""
+    """Return recorded and new evidence together, without used rights that are no longer granted."""
     used = (before.used | runs.used) & frozenset(granted)
     return Evidence(used, before.refused | runs.refused)
 

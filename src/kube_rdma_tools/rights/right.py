@@ -1,14 +1,15 @@
 """A right, a verb on a resource that a role grants; and the names of roles here.
 
-A role's real name begins with that of its installation (install/rules/release). Here it is called
-by what is behind that: ``ClusterRole agent``, ``Role doctor``.
+A role's real name begins with the name of its installation (install/rules/release). Here it has its
+kind and the rest of the name: ``ClusterRole agent``, ``Role doctor``.
 """
 
 from __future__ import annotations
 
 from kube_base.frozen import Frozen
 
-# What a role's name ends with, the longest first. The operator's roles are the controller's too.
+# The ends of roles' names; one that ends with another stands before it. The operator's roles count
+# as the controller's.
 _ENDINGS = (
     "aggregate-to-view",
     "aggregate-to-edit",
@@ -28,7 +29,10 @@ _SAME = {"operator": "controller"}
 
 
 class Right(Frozen, order=True):
-    """A right that a role grants: one verb on one resource, ``ippools/status.kube-rdma.io``."""
+    """A right that a role grants: one verb on one resource, as ``ippools/status.kube-rdma.io``.
+
+    For a refused request `role` is the account that made it.
+    """
 
     role: str
     resource: str
@@ -39,7 +43,7 @@ class Right(Frozen, order=True):
 
 
 def role_name(kind: str, name: str) -> str:
-    """Return the short name of one of our roles; "" for a role that is not ours."""
+    """Return the short name of a role of kube-rdma, by the end of its name; "" for another role."""
     for ending in _ENDINGS:
         if name == ending or name.endswith(f"-{ending}"):
             return f"{kind} {_SAME.get(ending, ending)}"

@@ -1,8 +1,9 @@
-"""Rights in an API server's audit log: requests that a role allowed, and that none did.
+"""Rights in an API server's audit log: requests that a role allowed, and others that none did.
 
 The API server writes why it allowed a request: ``RBAC: allowed by ClusterRoleBinding "x" of
-ClusterRole "y" to …`` (k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac/rbac.go). So a use is the
-role's, whoever has it. Roles of programs count where kube-rdma itself asked, not a test's kubectl.
+ClusterRole "y" to …`` (k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac/rbac.go). So a use counts
+for the role, whatever account has it. Roles of programs count where kube-rdma itself asked, not a
+test's kubectl.
 
     audit*.log of a lab ─► uses ─► a file of the run ─┬─► Evidence ─► judgement
                                files of other runs ───┘
@@ -35,7 +36,7 @@ CREATED = 201
 class RightUse(Frozen, order=True):
     """Requests of one kind by an account, and the role that allowed them, "" for none."""
 
-    account: str  # its last word: agent, controller; "" of people
+    account: str  # its last word: agent, controller; "" for requests of other programs
     role: str
     verb: str
     resource: str
@@ -52,7 +53,7 @@ class Evidence(Frozen):
 
 
 def uses(lines: Iterable[str]) -> Iterator[RightUse]:
-    """Yield the requests in an audit log's lines; skip incomplete lines."""
+    """Yield the requests in an audit log's lines that concern our roles; skip incomplete lines."""
     for line in lines:
         try:
             event = json.loads(line)
@@ -117,7 +118,7 @@ def _use(event: Mapping[str, Any]) -> RightUse | None:
 
 
 def _role(reason: str, group: str, verb: str) -> str:
-    """Return our name of the role in an audit event's reason; "" for a role that is not ours."""
+    """Return the short name of the role in an audit event's reason; "" for one of others."""
     match = _REASON.search(reason)
     if match is None:
         return ""

@@ -1,7 +1,7 @@
 """Sphinx at work: from a checkout to the finished folder of one version.
 
-Sphinx lives in a virtual environment of its own, so that neither the product nor its tests meet its
-packages. Every warning of it is a failure: most are links to a page or heading that is not there.
+Sphinx lives in a virtual environment of its own, so neither the product nor its tests import its
+packages. Every warning of Sphinx is a failure: most are links to a missing page or heading.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ _PLACE = re.compile(r"(.*?\.md)(?=:)")
 
 
 def site(checkout: Path, target: Path, address: str) -> None:
-    """Build the site of a checkout into a folder that it replaces; raise Refused for its faults."""
+    """Build the site of a checkout into a folder that it replaces; links to files use `address`.
+
+    Raise Refused for faults of pages or without Sphinx's packages; raise Broken if Sphinx itself
+    fails.
+    """
     python = checkout / PYTHON
     if not python.exists():
         raise Refused(

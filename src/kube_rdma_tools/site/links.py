@@ -1,8 +1,8 @@
 """Links of a page, as they have to be in the site.
 
-A link to a page stays a relative link. A link to what the site does not have, such as a source
-file, gets the address of the project's files, and is plain text where they have none. What does not
-exist at all stays as it is, and Sphinx refuses it.
+A link to a page stays a relative link. A link to a file that the site does not have, such as a
+source file, gets that file's address (option --files). Without this option it becomes plain text.
+A link to a file that does not exist stays as it is, and Sphinx refuses it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LINK = re.compile(r"\[((?:[^][]|\[[^][]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 class Surroundings(Frozen):
-    """The files that a page can link to: those of the site, and those of the checkout."""
+    """The files that a page can link to, in the site and in the checkout."""
 
     in_site: Collection[str]  # pages and pictures, by their names in the checkout
     exists: Callable[[str], bool]  # whether the checkout has a file or folder of this name

@@ -47,7 +47,7 @@ def place(name: str) -> str:
 
 
 def file_at(place_in_site: str) -> str:
-    """Return the checkout file for a path in the site's source, as the inverse of `place`."""
+    """Return the checkout's file for a page's path in the site's source: the inverse of `place`."""
     path = PurePosixPath(place_in_site)
     return str(path.with_name("README.md") if path.name == "index.md" else path)
 

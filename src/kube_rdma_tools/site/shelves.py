@@ -1,7 +1,7 @@
-"""The navigation: the shelves of docs/README.md, and below their pages those on no shelf.
+"""The navigation: the shelves (sections) of docs/README.md, and below their pages all others.
 
-docs/README.md is the one place where a page gets its shelf and its words; nothing repeats it. The
-table of docs/decisions/README.md lists decisions: in the navigation they are one entry.
+docs/README.md is the one place where a page gets its shelf and its words. The table of
+docs/decisions/README.md lists decisions: in the navigation they are one entry.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class PageShelf(Frozen):
 
 
 def shelves(index: str, pages: Collection[str]) -> tuple[PageShelf, ...]:
-    """Return the shelves of docs/README.md; its rows begin with links to pages of the site."""
+    """Return the shelves of docs/README.md by the links in the first cell of its tables' rows.
+
+    Raise Refused for a link to no page of the site.
+    """
     titles_and_texts = _SHELF.split(index)[1:]
     return tuple(
         PageShelf(title, tuple(_entries(text, pages)))
@@ -76,7 +79,7 @@ def navigation(page: str, all_shelves: Collection[PageShelf], pages: Collection[
 
 
 def metadata(page: str) -> str:
-    """Return the header of a page; it keeps a decision out of the site's navigation."""
+    """Return the header that keeps a decision out of the site's navigation; "" for other pages."""
     return "---\norphan: true\n---\n" if _DECISION.fullmatch(page) else ""
 
 

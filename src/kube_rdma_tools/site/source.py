@@ -10,7 +10,7 @@ from kube_rdma_tools.site.shelves import metadata, navigation, shelves
 
 
 def write(checkout: Path, folder: Path, address: str) -> None:
-    """Write the Sphinx source of a checkout's site; other files are linked at `address`."""
+    """Write the Sphinx source of a checkout's site; links to other files lead below `address`."""
     names = pages(checkout)
     shown = pictures(checkout)
     around = Surroundings({*names, *shown}, lambda name: (checkout / name).exists(), address)

@@ -1,8 +1,8 @@
-"""The versions of a site: a folder for each tag, and `dev` for what is between two tags.
+"""The versions of a site: a folder for each tag, and `dev` for commits between two tags.
 
     FOLDER/0.2.0/…  FOLDER/0.1.0/…  FOLDER/dev/…
     FOLDER/versions.js   their names, newest first, for the selector of every page
-    FOLDER/index.html    leads to the newest release, or to dev before there is one
+    FOLDER/index.html    leads to the newest final release, or to dev before there is one
 
 Whoever builds a version leaves the other ones alone. So a site grows by `make docs` at each tag.
 """
@@ -36,7 +36,7 @@ def ordered(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def start(versions: tuple[str, ...]) -> str:
-    """Return the version to show first: the newest final release, else the first of all."""
+    """Return the version to show first: the newest final release, else dev, else the newest."""
     return next((name for name in versions if "-" not in name), versions[0])
 
 
