@@ -16,7 +16,7 @@ _OF_EVERY_OBJECT = ("apiVersion", "kind", "metadata")
 
 
 def page(definition: Json) -> str:
-    """Return the page of a CustomResourceDefinition: a table for each top-level field, as spec."""
+    """Return the page of a CRD: how to read its objects, a table for each field such as spec."""
     spec = definition["spec"]
     (version,) = spec["versions"]
     schema = version["schema"]["openAPIV3Schema"]

@@ -13,13 +13,13 @@ from kube_rdma_tools.page_tables import put
 
 
 def page(root: Path) -> str:
-    """Return the page on boards of the checkout at `root`, with its table measured anew."""
+    """Return the text of `PAGE` of the checkout at `root`, its table of boards measured anew."""
     with allocator(root) as scheduler:
         return put((root / PAGE).read_text(encoding="utf-8"), MARKER, table(scheduler, boards()))
 
 
 def main(root: Path) -> None:
-    """Write the page on boards of the checkout at `root`, with its table measured anew."""
+    """Write `PAGE` of the checkout at `root`, its table of boards measured anew."""
     (root / PAGE).write_text(page(root), encoding="utf-8")
 
 

@@ -67,7 +67,7 @@ class Board(Frozen):
 
 
 def boards() -> Iterator[Board]:
-    """Yield all example machines that have GPUs and cards, by name."""
+    """Yield all example machines that have GPUs and cards, sorted by name."""
     return (one for one in map(board, machines.names(machines.WELL)) if one.gpus and one.cards)
 
 
@@ -113,7 +113,7 @@ def _card_slices(survey: Survey, pool: CardPool) -> list[dict[str, Any]]:
 
 
 def _gpu_slices(spec: dict[str, Any], driver: GpuDriver) -> list[dict[str, Any]]:
-    """Return the GPUs' slice; the older driver's lacks their NUMA nodes."""
+    """Return the slice of a node's GPUs, none without GPUs; the older driver's lacks NUMA nodes."""
     if not spec["devices"]:
         return []
     if driver is GpuDriver.OLD:

@@ -93,7 +93,7 @@ def priority_quota(objects: Sequence[Json], environment: Environment) -> Iterato
 
 
 def _quotas(objects: Sequence[Json], namespace: str) -> frozenset[str]:
-    """Return the priority classes that quotas of a namespace name."""
+    """Return the priority classes that quotas of a namespace name, "*" for a quota of all."""
     return frozenset(
         value
         for made in objects

@@ -33,7 +33,7 @@ _CONTROL_PLANE = JudgedNode(
     labels={"node-role.kubernetes.io/control-plane": ""},
 )
 _WORKERS = (_CONTROL_PLANE, JudgedNode("worker", cards=True))
-# GPU clouds, GKE by itself, NVIDIA's documents.
+# GPU clouds and GKE set it, and NVIDIA's documents name it.
 _GPUS = Taint("nvidia.com/gpu", "NoSchedule", "present")
 _ADDONS = Taint("CriticalAddonsOnly", "NoSchedule", "true")
 _WINDOWS = JudgedNode("windows", system="windows")

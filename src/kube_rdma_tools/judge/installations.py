@@ -83,7 +83,7 @@ def _rendered(preset: str, settings: tuple[str, ...]) -> tuple[Json, ...]:
 
 @cache
 def _hooks() -> list[Blueprint]:
-    """Return the blueprints that only Helm installs, marked as if all did."""
+    """Return the blueprints that only the chart has, changed so that `filled` keeps them."""
     listed = (blueprint for part in blueprints().values() for blueprint in part)
     return [replace(blueprint, for_helm=False) for blueprint in listed if blueprint.for_helm]
 

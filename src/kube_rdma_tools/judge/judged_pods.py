@@ -11,7 +11,7 @@ from kube_rdma_tools.judge.violation import Violation
 
 DEFAULT_ACCOUNT = "default"
 ARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
-"""With the container's name behind it, as AppArmor's profile is given before Kubernetes 1.30."""
+"""The annotation of an AppArmor profile before Kubernetes 1.30; the container's name follows."""
 _TEMPLATE = "spec.template"
 # Where a kind has its pod: labels and spec stand below.
 _PATHS = {

@@ -1,4 +1,4 @@
-"""Admission of pods in OpenShift: one of the constraints bound to the account has to admit it.
+"""Admission of a pod in OpenShift: one of the constraints bound to its account has to admit it.
 
 A field that the pod leaves out is no reason to refuse: the constraint fills it in (a user, a
 seccomp profile, dropped capabilities). A field that the pod sets to another value is one.

@@ -125,7 +125,10 @@ def added_capabilities(pod: JudgedPod, allowed: Collection[str]) -> Breaches:
 
 
 def contexts(pod: JudgedPod, name: str) -> Iterator[tuple[JudgedContainer | None, dict[str, Any]]]:
-    """Yield the field `name` of the pod's and the containers' security contexts, where set."""
+    """Yield the field `name` of each security context that sets it, with its container.
+
+    The pod's own security context comes first, with None.
+    """
     for container in (None, *pod.containers):
         part = (container or pod).security.get(name)
         if part:

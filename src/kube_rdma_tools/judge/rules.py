@@ -50,7 +50,10 @@ RULES: Mapping[str, Rule] = {
 
 
 def judge(objects: Sequence[Json], environment: Environment) -> tuple[Violation, ...]:
-    """Return all violations of an installation in an environment, by rule as in `RULES`, sorted."""
+    """Return all violations of an installation in an environment, by rule in the order of `RULES`.
+
+    The violations of a rule are sorted, each only once.
+    """
     return tuple(
         replace(violation, rule=name)
         for name, rule in RULES.items()

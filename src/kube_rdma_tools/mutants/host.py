@@ -51,7 +51,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Try every fault in the file that the variable FAULTS names; write each outcome at once."""
+    """Try every fault in the file that the variable `FAULTS` names; write each outcome at once.
+
+    Return None without the variable, so that pytest runs the tests.
+    """
     if (path := os.environ.get(FAULTS)) is None:
         return None
     if session.testsfailed:

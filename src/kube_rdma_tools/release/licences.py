@@ -18,7 +18,10 @@ COMMON = "usr/share/common-licenses"
 def licence_files(
     tree: Path, images: Mapping[str, tuple[Path, Sequence[ImageComponent]]]
 ) -> dict[str, ArchivedFile]:
-    """Return the files of the licences' archive by path; `images` are unpacked ones."""
+    """Return the files of the licences' archive by path.
+
+    `images` has the folder and the components of each unpacked image, by architecture.
+    """
     files = {f"kube-rdma/{name}": ArchivedFile((tree / name).read_bytes()) for name in OURS}
     for architecture, (root, listed) in images.items():
         top = f"image-linux-{architecture}"

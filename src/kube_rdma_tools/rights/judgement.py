@@ -33,7 +33,7 @@ def findings(
     refusals: Mapping[Right, str],
     file: str,
 ) -> Iterator[str]:
-    """Yield a sentence for each right that is granted but unused, or used but not granted.
+    """Yield a sentence for each right that is granted but unused, or asked for but not granted.
 
     `exceptions` are rights that no run of the lab can show, `refusals` are requests that should be
     refused. An entry of either that is not needed is reported too.

@@ -53,7 +53,10 @@ class Evidence(Frozen):
 
 
 def uses(lines: Iterable[str]) -> Iterator[RightUse]:
-    """Yield the requests in an audit log's lines that concern our roles; skip incomplete lines."""
+    """Yield the requests in an audit log's lines that use or lack a right of kube-rdma.
+
+    Incomplete lines are skipped.
+    """
     for line in lines:
         try:
             event = json.loads(line)
@@ -96,7 +99,11 @@ def read(folder: Path) -> Iterator[RightUse]:
 
 
 def _use(event: Mapping[str, Any]) -> RightUse | None:
-    """Return the request in an audit event as RightUse; None if it does not concern our roles."""
+    """Return the request in an audit event as RightUse, None for one that does not count.
+
+    It counts if a role for people allowed it. A request of kube-rdma's own programs counts if one
+    of their roles allowed it, or if it was refused.
+    """
     about, notes = event.get("objectRef"), event.get("annotations") or {}
     if about is None:
         return None
@@ -118,7 +125,7 @@ def _use(event: Mapping[str, Any]) -> RightUse | None:
 
 
 def _role(reason: str, group: str, verb: str) -> str:
-    """Return the short name of the role in an audit event's reason; "" for one of others."""
+    """Return the short name of the role in an audit event's reason; "" for another project's."""
     match = _REASON.search(reason)
     if match is None:
         return ""
