@@ -38,7 +38,7 @@ from kube_rdma.model.ipam import (
 from kube_rdma.model.ipam import PoolName as Pool
 
 _PATIENCE = 600.0  # seconds; a starved machine took more than one minute
-_TRIES = 5  # for one pod that is refused
+_TRIES = 5  # for one pod, before Refused ends the load
 
 
 class Load(Frozen):
@@ -145,7 +145,7 @@ async def _patiently(
 ) -> tuple[tuple[AddressAllocation, ...], int]:
     """Ask for addresses, and again after errors as a container runtime does.
 
-    Return the addresses with the number of errors. Raise Refused if that is error `_TRIES`, and
+    Return the addresses with the number of errors. Raise Refused from error `_TRIES` on, and
     Unavailable after `_PATIENCE`.
     """
     refusals, end = 0, time.monotonic() + _PATIENCE
@@ -154,7 +154,7 @@ async def _patiently(
             return (await provider.add(request)).allocations, refusals
         except Refused:
             refusals += 1
-            if refusals == _TRIES:
+            if refusals >= _TRIES:
                 raise
         except Unavailable:  # the API server did not answer, or the node's lease has run out
             refusals += 1
