@@ -83,7 +83,7 @@ def priority_quota(objects: Sequence[Json], environment: Environment) -> Iterato
         wanted = pod.spec.get("priorityClassName", "")
         if wanted not in environment.quota_classes or pod.namespace == "kube-system":
             continue
-        if wanted not in _quotas(objects, pod.namespace):
+        if not _quotas(objects, pod.namespace) & {wanted, *EVERY}:
             yield pod.violation(
                 "priorityClassName",
                 f"{wanted} needs a ResourceQuota with scope {_QUOTA_SCOPE} in namespace "
@@ -99,6 +99,6 @@ def _quotas(objects: Sequence[Json], namespace: str) -> frozenset[str]:
         for made in objects
         if made["kind"] == "ResourceQuota" and made["metadata"].get("namespace") == namespace
         for expression in made["spec"].get("scopeSelector", {}).get("matchExpressions", ())
-        if expression["scopeName"] == _QUOTA_SCOPE
-        for value in expression.get("values", EVERY)
+        if expression["scopeName"] == _QUOTA_SCOPE and expression["operator"] in ("In", "Exists")
+        for value in expression.get("values") or EVERY
     )

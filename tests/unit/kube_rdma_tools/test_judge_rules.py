@@ -31,10 +31,6 @@ NOT_VIRTUAL = {"key": "type", "operator": "NotIn", "values": ["virtual-kubelet"]
 REQUIRED = {"nodeSelectorTerms": [{"matchExpressions": [NOT_VIRTUAL]}]}
 VIRTUAL = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": REQUIRED}}
 CRITICAL = {"priorityClassName": "system-node-critical"}
-QUOTA = plain("v1", "ResourceQuota", "critical")
-QUOTA["metadata"]["namespace"] = "team"
-SCOPE = {"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}
-QUOTA["spec"] = {"scopeSelector": {"matchExpressions": [SCOPE]}}
 PLAIN = "kubeadm-1.36"
 CRI_POLICY = "admissionregistration.k8s.io/v1"
 OTHERS_DEFINITION = "nicclusterpolicies.mellanox.com"
@@ -44,6 +40,14 @@ ACCOUNT = plain("v1", "ServiceAccount", "agent")
 ACCOUNT["metadata"]["namespace"] = "team"
 RENDERED = namespace(enforce="privileged")
 WRITES_LABELS = {"args": ["agent", "--node-labels=write-nfd"]}
+
+
+def quota(operator, **values):
+    """A quota of the pods whose priority class fits."""
+    made = plain("v1", "ResourceQuota", "critical")
+    made["metadata"]["namespace"] = "team"
+    scope = {"scopeName": "PriorityClass", "operator": operator, **values}
+    return made | {"spec": {"scopeSelector": {"matchExpressions": [scope]}}}
 
 
 def labelled(made):
@@ -95,7 +99,16 @@ PLANTED = {
     ),
     "priority-quota, no quota for the class": (
         [workload(**CRITICAL)],
-        [workload(**CRITICAL), QUOTA, workload(namespace="kube-system", **CRITICAL)],
+        [
+            workload(**CRITICAL),
+            quota("In", values=["system-node-critical"]),
+            workload(namespace="kube-system", **CRITICAL),
+        ],
+        "gke",
+    ),
+    "priority-quota, a quota of pods without a class": (
+        [workload(**CRITICAL), quota("DoesNotExist")],
+        [workload(**CRITICAL), quota("Exists")],
         "gke",
     ),
     "nowhere, all nodes are tainted": (
@@ -250,6 +263,10 @@ PLANTED = {
     "selected-by-version, a selector with the version in it": (
         [selecting("app.kubernetes.io/version")],
         [selecting("name"), labelled(workload())],
+    ),
+    "selected-by-version, a selector with the manager in it": (
+        [selecting("app.kubernetes.io/managed-by")],
+        [selecting("app.kubernetes.io/name"), selecting("app.kubernetes.io/part-of")],
     ),
     "malformed-object, a name with capitals": (
         [plain("v1", "ConfigMap", "Rdma")],
