@@ -2,22 +2,21 @@
 
     python -m kube_rdma_tools.mode_tree docs/modes.svg
 
-The tree is written by hand; the text of a mode comes from the table of pools/rules/modes. `holds`
-of a question answers it for a row of that table, so a test could compare both by `ways`.
+The tree is written by hand; the text of a mode comes from the table of pools/rules/modes.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import TypeAlias
 
 from kube_base.frozen import Frozen
 from kube_rdma.lib.page import wrapped
-from kube_rdma.model.pools import Bind, Mode
-from kube_rdma.pools.rules.modes import MODES, ModeRow, Takes
+from kube_rdma.model.pools import Mode
+from kube_rdma.pools.rules.modes import MODES
 
 _WIDTH, _LINE, _GAP, _DROP = 216, 17, 14, 56  # pixels: a box, a line, between boxes, between levels
 _LETTERS = 27  # of a line in a box
@@ -32,7 +31,6 @@ class ModeQuestion(Frozen):
     """A yes/no question about modes; each answer leads to a mode or another question."""
 
     text: str
-    holds: Callable[[ModeRow], bool]
     yes: Choice
     no: Choice
 
@@ -41,20 +39,16 @@ Choice: TypeAlias = "ModeQuestion | Mode"
 
 TREE = ModeQuestion(
     "Does each pod open all cards of its node?",
-    lambda row: row.bind is Bind.POOL,
     Mode.HCA,
     ModeQuestion(
         "Does a pod get the hardware itself, not an interface on top of it?",
-        lambda row: row.owns,
         ModeQuestion(
             "Are cards divided into virtual functions?",
-            lambda row: row.takes is Takes.FUNCTION,
             Mode.SRIOV,
             Mode.EXCLUSIVE,
         ),
         ModeQuestion(
             "Is one pod at a time enough for a card?",
-            lambda row: row.most == 1,
             Mode.SHARED,
             Mode.SHARED_MULTI,
         ),
@@ -69,16 +63,6 @@ class _DrawnPart(Frozen):
     right: int
     bottom: int
     middle: int
-
-
-def ways(choice: Choice = TREE) -> Iterator[tuple[Mode, tuple[tuple[ModeQuestion, bool], ...]]]:
-    """Yield each mode of the tree with the questions and answers that lead to it."""
-    if isinstance(choice, Mode):
-        yield choice, ()
-        return
-    for answer, below in ((True, choice.yes), (False, choice.no)):
-        for mode, rest in ways(below):
-            yield mode, ((choice, answer), *rest)
 
 
 def mode_tree_svg() -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from kube_rdma.cli.main import cli
+from kube_rdma_tools.mode_tree import mode_tree_svg
 
 from .tree import FENCED, ROOT, texts
 
@@ -230,3 +231,8 @@ def test_picture_is_what_the_script_draws() -> None:
     """docs/picture.svg was not changed by hand; `tools/picture` writes it."""
     picture = runpy.run_path(str(ROOT / "tools/picture"))
     assert picture["draw"]() == (ROOT / "docs/picture.svg").read_text(encoding="utf-8")
+
+
+def test_picture_of_modes_is_what_the_program_draws() -> None:
+    """`python -m kube_rdma_tools.mode_tree docs/modes.svg` writes it, anew when a mode changes."""
+    assert mode_tree_svg() == (ROOT / "docs/modes.svg").read_text(encoding="utf-8")
