@@ -3,7 +3,8 @@
 kube_rdma_lab/native/tree_text unpacks such texts, the product reads them in memory
 (adapters/kernel/sysfs/recorded_text). A line of the text is a file, a link or an empty folder;
 bytes that are no text stand there in hexadecimal. Of the whole configuration of a PCIe port only
-ACS is kept, which is all that the doctor reads: the rest has serial numbers.
+ACS is kept, which is all that the doctor reads: the rest has serial numbers. A configuration that
+is cut short is left out.
 """
 
 from __future__ import annotations
@@ -76,15 +77,18 @@ def _entries(folder: Path) -> Iterator[TextEntry]:
         elif path.is_dir():
             if not any(path.iterdir()):
                 yield TextEntry(name)
-        else:
-            yield TextEntry(name, _content(path))
+        elif (content := _content(path)) is not None:
+            yield TextEntry(name, content)
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path) -> bytes | None:
+    """Return what the text keeps of a file, None for nothing."""
     data = path.read_bytes()
     if path.suffix == ".json":
         return json.dumps(json.loads(data), ensure_ascii=True).encode() + b"\n"
-    if path.name == _CONFIGURATION and (control := acs_control(data)) is not None:
+    if path.name == _CONFIGURATION:
+        if (control := acs_control(data)) is None:
+            return None
         acs = struct.pack("<IHH", 0x0001_000D, 0, control)  # include/uapi/linux/pci_regs.h
         return (bytes(256) + acs).ljust(4096, b"\0")
     return data

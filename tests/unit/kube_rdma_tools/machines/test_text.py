@@ -81,6 +81,18 @@ def test_of_the_configuration_of_a_port_its_acs_is_taken_alone(control, tmp_path
     assert len(text) < 100
 
 
+@pytest.mark.parametrize("kept", [64, 300])
+def test_a_configuration_that_is_cut_short_is_left_out(kept, tmp_path):
+    """Without CAP_SYS_ADMIN the kernel gives 64 bytes; nobody can judge what a part holds."""
+    machine = tmp_path / "bus/pci/devices/0000:00:01.0"
+    machine.mkdir(parents=True)
+    (machine / "class").write_text("0x060400\n")
+    (machine / "config").write_bytes(config(0, ahead=(SERIAL,))[:kept])
+    text, _ = text_of_folder(tmp_path)
+    (entry,) = read_entries(text)
+    assert entry.path.endswith("/class")
+
+
 NAMES = st.text("ab:-.>= \n{}/[]#", min_size=1, max_size=6)
 ENTRIES = st.builds(
     lambda path, content, target: TextEntry(path, content, None if content is not None else target),
