@@ -28,6 +28,7 @@ from kube_base.frozen import Frozen
 OSV = "https://api.osv.dev"
 PYTHON, GO = "PyPI", "Go"
 SECONDS, BATCH, AT_ONCE = 30, 500, 8
+PAGES = 20  # requests to OSV beyond those that all packages need; OSV itself names no end
 _LOCKED = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)", re.MULTILINE)
 _REQUIRED = re.compile(r"^(?:require )?\s*([\w.-]+\.[\w./~-]+) v(\S+)", re.MULTILINE)
 
@@ -77,18 +78,33 @@ def packages(path: Path) -> Iterator[LockedPackage]:
 
 
 def of_osv(listed: Sequence[LockedPackage], address: str = OSV) -> AdvisoryAnswer:
-    """Return OSV's advisories of all packages; raise Unavailable if OSV does not answer."""
+    """Return OSV's advisories of all packages.
+
+    Raise Unavailable if OSV does not answer, leaves a package out, or ends no list of advisories.
+    """
+    address = f"{address}/v1/querybatch"
     advisories: list[Advisory] = []
-    for begin in range(0, len(listed), BATCH):
-        batch = listed[begin : begin + BATCH]
+    waiting = [(package, "") for package in listed]  # each with the token of its next page
+    for _ in range(len(listed) // BATCH + PAGES):
+        if not waiting:
+            return AdvisoryAnswer(tuple(sorted(advisories)))
+        batch, waiting = waiting[:BATCH], waiting[BATCH:]
         queries = [
-            {"package": {"name": one.name, "ecosystem": one.ecosystem}, "version": one.version}
-            for one in batch
+            {
+                "package": {"name": one.name, "ecosystem": one.ecosystem},
+                "version": one.version,
+                "page_token": token,
+            }
+            for one, token in batch
         ]
-        answer = _ask(f"{address}/v1/querybatch", {"queries": queries})
-        for package, result in zip(batch, (answer or {}).get("results", ()), strict=True):
+        results = (_ask(address, {"queries": queries}) or {}).get("results")
+        if not isinstance(results, list) or len(results) != len(batch):
+            raise Unavailable(f"{address} left packages out, so nothing was judged")
+        for (package, _), result in zip(batch, results, strict=True):
             advisories += (Advisory(package, one["id"]) for one in result.get("vulns", ()))
-    return AdvisoryAnswer(tuple(sorted(advisories)))
+            if token := result.get("next_page_token"):
+                waiting.append((package, token))
+    raise Unavailable(f"{address} answered with ever more pages, so nothing was judged")
 
 
 def of_index(listed: Sequence[LockedPackage], address: str) -> AdvisoryAnswer:

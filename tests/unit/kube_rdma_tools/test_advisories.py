@@ -36,9 +36,7 @@ class Source(BaseHTTPRequestHandler):
 
     def do_POST(self):
         queries = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["queries"]
-        keys = [(one["package"]["name"], one["version"]) for one in queries]
-        found = [{"vulns": [{"id": BAD[key]}]} if key in BAD else {} for key in keys]
-        self.answer({"results": found})
+        self.answer(self.server.results(queries))
 
     def do_GET(self):
         pages = {
@@ -62,10 +60,16 @@ class Source(BaseHTTPRequestHandler):
         """Nobody reads it."""
 
 
+def judged(queries):
+    """What OSV answers if every list of advisories is one page."""
+    keys = [(one["package"]["name"], one["version"]) for one in queries]
+    return {"results": [{"vulns": [{"id": BAD[key]}]} if key in BAD else {} for key in keys]}
+
+
 @contextmanager
-def source(code=200, newest="2.1.1"):
+def source(code=200, newest="2.1.1", results=judged):
     with http_server(Source) as server:
-        server.code, server.newest = code, newest
+        server.code, server.newest, server.results = code, newest, results
         yield f"http://127.0.0.1:{server.server_port}"
 
 
@@ -100,6 +104,47 @@ def test_each_advisory_is_a_line_with_its_file_and_the_code_is_1(files):
         f"{files[0]}: anyio 4.1.0: PYSEC-1",
         "2 advisories against 5 of 5 packages.",
     ]
+
+
+def paged(queries):
+    """What OSV answers if anyio has three pages: each token is the number of the next one."""
+    results = [
+        {"vulns": [{"id": f"PYSEC-{one['page_token'] or 0}"}]}
+        if one["package"]["name"] == "anyio"
+        else {}
+        for one in queries
+    ]
+    for one, result in zip(queries, results, strict=True):
+        if result and one["page_token"] != "2":
+            result["next_page_token"] = str(int(one["page_token"] or 0) + 1)
+    return {"results": results}
+
+
+def test_every_page_of_a_package_is_asked_for(files):
+    with source(results=paged) as address:
+        code, printed, _ = audited(*files, "--osv", address)
+    assert code == 1
+    assert printed.splitlines() == [
+        *(f"{files[0]}: anyio 4.1.0: PYSEC-{number}" for number in range(3)),
+        "3 advisories against 5 of 5 packages.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({}, "left packages out"),
+        ({"results": None}, "left packages out"),
+        ({"results": [{}]}, "left packages out"),
+        ({"results": [{"next_page_token": "x"}] * 2}, "answered with ever more pages"),
+    ],
+    ids=["no results", "null", "too few", "no last page"],
+)
+def test_an_answer_of_osv_that_judges_not_all_is_one_sentence(files, document, said):
+    with source(results=lambda _: document) as address:
+        code, printed, errors = audited(files[0], "--osv", address)
+    assert (code, printed) == (2, "")
+    assert errors == f"{address}/v1/querybatch {said}, so nothing was judged\n"
 
 
 def test_the_index_answers_for_python_and_what_it_does_not_judge_is_named(files):
