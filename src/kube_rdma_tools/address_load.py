@@ -71,7 +71,7 @@ def main(
     kubeconfig: Path | None,
     **load: Any,  # the rest is the load
 ) -> None:
-    """Run a load test in which NODES nodes ask for addresses at once."""
+    """Run a load test in which the nodes named NODES ask for addresses at once."""
     work = Load(Pool(load["pool"]), load["pods"], load["nics"], load["release"])
     try:
         asyncio.run(_run(nodes, work, (kubeconfig, namespace, journals)))

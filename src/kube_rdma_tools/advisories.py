@@ -172,7 +172,8 @@ def _ask(address: str, body: Mapping[str, Any] | None = None) -> dict[str, Any] 
 def main(files: tuple[Path, ...], osv: str, index: str) -> None:
     """Look for advisories against the versions in FILES: locks and go.mod.
 
-    Exits with 0 without any, with 1 if there is one, with 2 if a package could not be judged.
+    Exits with 0 without any and with 1 if there is one. Exits with 2 if a package could not be
+    judged, a file cannot be read, or OSV or the index does not answer.
     """
     try:
         listed = sorted({package for path in files for package in packages(path)})

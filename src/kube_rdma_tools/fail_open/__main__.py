@@ -71,7 +71,8 @@ def pods(pod: IO[str], count: int, expect: str, late: int) -> None:
 def judge_command(every: bool) -> None:
     """Judge the pods of `kubectl get pods,events -o json`, which it reads.
 
-    Exit codes: 0 no pod ran without its NIC, 1 some did or wrote no line, 3 the input is no list.
+    Exit codes: 0 no pod ran without its NIC, 1 some did or wrote no line, or no pod of the check
+    is there, 3 the input is no list.
     """
     try:
         items = json.load(sys.stdin)["items"]

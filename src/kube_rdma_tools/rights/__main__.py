@@ -19,11 +19,11 @@ NOTHING = Evidence(frozenset(), frozenset())
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--record", is_flag=True, help="Add what these runs used to the recorded evidence.")
-@click.option("--anew", is_flag=True, help="With --record: forget what was recorded before.")
+@click.option("--anew", is_flag=True, help="Leave out what was recorded before.")
 def main(folder: Path, *, record: bool, anew: bool) -> None:
     """Compare the roles of installations with the runs in FOLDER, each a file *.jsonl.
 
-    Without --record what was recorded counts too. Exits with 1 if something does not fit.
+    What was recorded counts too, unless --anew is given. Exits with 1 if something does not fit.
     """
     runs = used.evidence(used.read(folder)) if folder.is_dir() else NOTHING
     if not runs.used and (record or anew):

@@ -1,7 +1,11 @@
 """What became of a pod, by what kubectl shows of it."""
 
-import pytest
+import json
 
+import pytest
+from click.testing import CliRunner
+
+from kube_rdma_tools.fail_open.__main__ import judge_command
 from kube_rdma_tools.fail_open.judge import PodVerdict, is_over, judge, score
 from kube_rdma_tools.fail_open.pods import LABEL
 
@@ -125,6 +129,21 @@ def test_the_score_counts_each_end():
     assert (total.pods, total.failed_open, total.came_late, total.recovered) == (4, 2, 1, 1)
     assert total.by_verdict[PodVerdict.REFUSED] == 1
     assert [one.late for one in judge([late, never])] == [3, None]
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        ({"items": [ran(), pod("nic-2")]}, 0),
+        ({"items": [ran(lacks="verbs")]}, 1),
+        ({"items": [state(running={"startedAt": STARTED})]}, 1),
+        ({"items": [pod(labels={"app": "nginx"})]}, 1),
+        ({}, 3),
+    ],
+    ids=["with its NIC", "without", "no line", "no pod of the check", "no list"],
+)
+def test_the_exit_code_tells_whether_all_pods_of_the_check_had_their_nic(document, code):
+    assert CliRunner().invoke(judge_command, input=json.dumps(document)).exit_code == code
 
 
 @pytest.mark.parametrize(("phase", "over"), [("Succeeded", True), ("Failed", True), ("", False)])
