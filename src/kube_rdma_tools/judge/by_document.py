@@ -52,30 +52,27 @@ class ByDocument(Frozen):
         )
 
 
-# Statements of the documents whose names presets have (S0, S2, S3), each by its subject.
+# Statements of the documents whose names presets have.
 _ACK = (
-    "S0, DaemonSet: Alibaba Cloud, Use RDMA in ACK Lingjun clusters, has ack-rdma-dp-ds in "
-    "kube-system"
+    "Alibaba Cloud, Use RDMA in ACK Lingjun clusters, has DaemonSet ack-rdma-dp-ds in kube-system"
 )
 _SCC = (
-    "S2, DaemonSet and config: Alibaba Cloud, Use RDMA on Super Computing Clusters, has DaemonSet "
-    "rdma-device-plugin and ConfigMap rdma-devices in kube-system"
+    "Alibaba Cloud, Use RDMA on Super Computing Clusters, has DaemonSet rdma-device-plugin and "
+    "ConfigMap rdma-devices in kube-system"
 )
 _SELECTED = (
-    "S3, DaemonSets and node labels: NVIDIA, Network Operator 0.1.0, has rdma-shared-dp-ds select "
-    "pci-15b3.present, a label of Node Feature Discovery or by hand"
+    "NVIDIA, Network Operator 0.1.0, has DaemonSet rdma-shared-dp-ds select nodes by label "
+    "pci-15b3.present, which Node Feature Discovery or somebody by hand sets"
 )
 _NAMES = (
-    "S3, objects by name: NVIDIA, Network Operator 0.1.0, has namespace mlnx-network-operator, and "
-    "in it DaemonSet rdma-shared-dp-ds with ConfigMap rdma-devices"
+    "NVIDIA, Network Operator 0.1.0, has namespace mlnx-network-operator, and in it DaemonSet "
+    "rdma-shared-dp-ds with ConfigMap rdma-devices"
 )
-_POLICIES = (
-    "S3, custom resource: NVIDIA, Network Operator 0.1.0, defines NicClusterPolicy of mellanox.com"
-)
+_POLICIES = "NVIDIA, Network Operator 0.1.0, defines NicClusterPolicy of mellanox.com"
 # Mellanox/network-operator manifests/state-ofed-driver/0050_ofed-driver-ds.yaml.
 _FOLDERS = (
-    "S3, custom resource, later spellings: NVIDIA's Network Operator 24.4 to 26.7 mounts these "
-    "folders of the node into the driver's container"
+    "NVIDIA, Network Operator 24.4 to 26.7, mounts these folders of the node into the driver's "
+    "container"
 )
 _UNLABELLED = tuple(name for name in ENVIRONMENTS if name not in _OTHERS)
 
