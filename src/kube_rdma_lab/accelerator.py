@@ -1,7 +1,7 @@
-"""Whether node VMs run on KVM or are emulated: tried, because /dev/kvm alone promises nothing.
+"""Finds out by a trial whether node VMs can run on KVM; without it they are emulated.
 
 Inside other virtual machines /dev/kvm often opens and then fails on the first guest (seen: MSRs
-that cannot be set, instructions that cannot be emulated). One guest that switches itself off tells.
+that cannot be set, instructions that cannot be emulated). The trial is a guest that powers off.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kube_rdma_lab.processes import call
 
 KVM = ("-accel", "kvm", "-cpu", "host")
 EMULATION = ("-accel", "tcg,thread=multi", "-cpu", "max")
-# A guest on working KVM is off again after about a second; of the reference (pace.py).
+# Seconds of the reference (pace.py). A guest on working KVM is off again after about one.
 PROBE_SECONDS = 8.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -57,7 +57,7 @@ def _memory() -> Path:
 
 
 async def kvm_works(parts: MachineParts, seconds: float) -> bool:
-    """Boot a KVM guest that only powers off; return False unless it ends within `seconds`."""
+    """Boot a KVM guest that only powers off; return whether QEMU exits with 0 within `seconds`."""
     argv = [*parts.qemu.system_argv, "-machine", "q35", *KVM, "-m", "512", "-no-reboot"]
     argv += ["-nodefaults", "-no-user-config", "-display", "none"]
     argv += ["-kernel", str(parts.kernel), "-initrd", str(parts.initrd)]

@@ -1,6 +1,7 @@
-"""Asks the lab's API server, with the admin's certificate: for readiness, objects, and new ones.
+"""Reads and creates objects at the lab's API server, with the admin's certificate.
 
-For what the lab does often: starting kubectl costs more than an answer does.
+It stands in for kubectl in what the lab does often: kubectl takes longer to start than the API
+server takes to answer.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from typing import Any
 
 from kube_base.errors import Unavailable
 
-ANSWER_SECONDS = 30.0  # of one request; who waits asks again
+ANSWER_SECONDS = 30.0  # the timeout of one request; callers that wait send another
 
 
 class ApiClient:
-    """A client of one API server; `pki` is the folder with the lab's certificates."""
+    """A client of one API server; `pki` is the folder with the lab's certificates.
+
+    Its methods raise Unavailable if the server refuses or does not answer, except `ready`.
+    """
 
     def __init__(self, pki: Path, server: str) -> None:
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
@@ -46,7 +50,7 @@ class ApiClient:
         return None if answer is None else dict(json.loads(answer))
 
     def create(self, path: str, document: dict[str, Any]) -> bool:
-        """Create an object; return False without its path, raise Unavailable when it is refused.
+        """Create an object; return False if the API server has no such path (404).
 
         The JSON is sorted as Go's maps are. An API server keeps a RawExtension, such as a claim's
         parameters, byte by byte, so another order is another value.

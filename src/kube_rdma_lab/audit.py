@@ -3,7 +3,8 @@
 kube_rdma_tools/rights compares it with what roles grant. So it has requests of programs in pods and
 of people with roles, as metadata alone: the API server itself writes by which role it allowed each.
 The lab's admin, nodes and Kubernetes' own programs are left out: they ask most and prove nothing.
-The rotation of the API server bounds it (k8s.io/apiserver, apis/audit/v1 and its options).
+So are all paths that are no resources, such as /readyz. The API server's rotation bounds the log
+(k8s.io/apiserver, apis/audit/v1 and its options).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from kube_rdma_lab import dns
 
 LOG = "logs/audit.log"
 MEGABYTES, OLDER_FILES = 20, 4
-# In kube-system the controller manager has an account for each of its loops.
+# kube-rdma's own accounts in kube-system. All others there are left out (_NOBODY): the controller
+# manager has one for each of its loops.
 _OWN_THERE = tuple(
     f"system:serviceaccount:kube-system:kube-rdma-{name}"
     for name in ("agent", "controller", "operator")

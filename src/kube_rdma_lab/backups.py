@@ -1,10 +1,11 @@
 """Backups of a lab's cluster: etcd's database, taken and restored as an administrator does.
 
-    save     etcd ends for a moment, so that its file is whole
-    restore  all that reads the store ends, etcdutl makes a data folder of the backup, all begin
+    save     etcd stops for a moment, so that its file is whole
+    restore  etcd and its readers stop, etcdutl makes a data folder of the backup, all start again
 
-With a `bump`, versions go on above all that were, and older ones are forgotten
-(etcdutl snapshot restore --bump-revision --mark-compacted), as Kubernetes' documents want it.
+`bump` is added to the backup's revision, and has to lead past all that clients have seen. Older
+revisions are then compacted, as Kubernetes' documents want it (etcdutl snapshot restore
+--bump-revision --mark-compacted).
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _DATABASE = Path("member", "snap", "db")
 
 
 def save(lab: Lab, backup: Path) -> None:
-    """Save the lab's etcd to a file, and wait until the API server works again."""
+    """Copy the lab's etcd database to the file `backup`, and wait until the API server is ready.
+
+    Raise Unavailable if the supervisor or the API server does not answer.
+    """
     turn(lab.home, "end", "etcd")
     try:
         shutil.copyfile(lab.home / "etcd" / _DATABASE, backup)
@@ -33,7 +37,10 @@ def save(lab: Lab, backup: Path) -> None:
 
 
 def restore(lab: Lab, backup: Path, *, bump: int = 0) -> None:
-    """Restore the lab's etcd from a backup, and wait until the API server serves it."""
+    """Restore the lab's etcd from a backup, and wait until the API server is ready.
+
+    Raise Unavailable if etcdutl fails, or the supervisor or the API server does not answer.
+    """
     for program in (*_READERS, "etcd"):
         turn(lab.home, "end", program)
     data = lab.home / "etcd"

@@ -2,12 +2,13 @@
 
     tests/vm/outside.py      shows the tests of tests/vm/guest as tests of the outer run
     run.py                   boots one machine with the chosen tests and the current sources, and
-                             tells what comes of each test when it has ended
+                             yields the beginning and the result of each test
     machine.py               its QEMU command line: two NUMA nodes, two cards and an SR-IOV card
-    node/bare/               what runs inside: the first program and a plugin of pytest
+    user_mode.py             its command line as a user-mode kernel, with the same cards
+    node/bare/               the programs inside: the first process and a plugin of pytest
     results.py               reads what came of each test
 
-`progress` is the entry point, and `run` for callers that only want the end.
+`progress` is the entry point, and `run` for callers that need the results alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bare machine as QEMU sees it: what a survey can be asked about, and no way out of it.
+"""QEMU's command line for the bare machine: hardware for a survey to find, no network outside.
 
 Two sockets with a card each; a ghost of a GPU (a display without a driver) on the first, an SR-IOV
 card (igb) on the second. The cards are plugged into one hub inside QEMU, so the machine needs

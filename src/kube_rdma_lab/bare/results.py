@@ -1,4 +1,4 @@
-"""What came of each test, line by line as the plugin inside the machine writes it (inside.py).
+"""Reads the results of tests, line by line as inside.py writes them, the plugin in the machine.
 
 run.py reads the machine's second serial line, which is a file here, while the tests run. A test has
 a line when it begins and one when it has ended; so a machine that dies in between names the test.
@@ -40,7 +40,7 @@ class InnerResult:
 class ReportLine:
     """A report that a test began (no result) or ended; with an empty name, that pytest ended.
 
-    `long` is that of a test that has begun and takes longer than any should.
+    `long` is true for a test that has begun and takes longer than any should.
     """
 
     test: str
@@ -62,7 +62,7 @@ def parse(text: str) -> ReportLine:
 class ReportReader:
     """A reader that follows the results file; `size` is how many bytes it has read.
 
-    A machine that is alive adds to them every few seconds, also while a test runs.
+    A machine that is alive adds to the file every few seconds, also while a test runs.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,7 +1,8 @@
 """One run of kernel tests: sources and tests go in behind the initramfs, results come as they end.
 
-Called by the outer pytest run, once. The parts come from the store (build/testroot.py) and are
-the same until kernel, Debian or locks change; an edited test costs no build.
+tests/vm/outside.py calls it once for each machine of a run. The parts come from the store
+(build/testroot.py) and are the same until kernel, Debian or locks change; an edited test costs no
+build.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ from kube_rdma_lab.watchdog import awake
 
 NAME = "the bare machine"
 INSIDE = NODE / "bare"
-NODE_FILES = "config/node-files"  # what users install on a node, which the machine installs too
-# A kernel with this word boots a root with a policy of SELinux, by the name of testroot.Policy.
+NODE_FILES = "config/node-files"  # what users install on a node; the tests find it there too
+# This word of the kernel's command line chooses the root's SELinux policy, a testroot.Policy.
 POLICY = "lab.policy="
-# A machine with this word is a user-mode kernel (bare/user_mode.py), not QEMU's.
+# This word makes the machine a user-mode kernel (bare/user_mode.py) instead of QEMU's.
 USER_MODE = "lab.kernel=user-mode"
 # How long the machine may show no sign of life, in seconds of the reference and in boots: Python,
 # which writes one every five seconds, needs two boots to start.
 QUIET = (60.0, 10.0)
-# What the machine writes before it tells where a test stands (node/bare/inside.py).
+# These words are in the line above the stacks of a test that takes too long (node/bare/inside.py).
 STANDS = "runs longer than"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The beginning of a test (no result) or its end, in seconds since the machine's start.
+    """The beginning of a test (no result) or its end, `seconds` after its machine's start.
 
-    `silent` says why the machine before this one hung, so that the test begins again.
+    `silent` is set in a second machine's first event alone: it says why the first machine hung.
     """
 
     seconds: float
@@ -61,7 +62,7 @@ RunsTests = Callable[[Sequence[str], Path], AsyncGenerator[Progress, None]]
 
 
 class Silent(Unavailable):
-    """The error that a machine wrote nothing for too long or does not end a test: it hangs."""
+    """The error of a machine that hangs: in silence, in a test, or in a task of its kernel."""
 
 
 def run(checkout: Path, tests: Sequence[str], home: Path) -> Mapping[str, InnerResult]:
@@ -80,10 +81,11 @@ async def progress(
     """Run the tests of these node ids in a new machine and yield each beginning and end.
 
     `checkout` is the root of the sources, `home` a folder for console.log and tests.jsonl. `kernel`
-    adds words to the kernel's command line, such as "security=selinux". The machine goes on between
-    two events. A caller that is cancelled, or closes the iterator, ends the machine and the build
-    before it. Raises Refused where no machine can be built. Raises Unavailable when it does not
-    boot, ends before the last test, or hangs like the one that replaces it.
+    adds words to the kernel's command line, such as "security=selinux"; a user-mode kernel takes
+    POLICY alone. The machine goes on between two events. A caller that is cancelled, or closes the
+    iterator, ends the machine and the build before it. Raises Refused where no machine can be
+    built. Raises Unavailable when it does not boot, ends before pytest does, or hangs like the one
+    that replaces it.
     """
     async with aclosing(with_another(partial(_machine, checkout, kernel), tests, home)) as events:
         async for event in events:
@@ -142,7 +144,7 @@ async def _machine(
 
 
 def _emptied(home: Path) -> tuple[Path, Path, Path]:
-    """Make the folder `home`, and return the paths of initramfs, results and console in it."""
+    """Make `home` with empty results and console; return the paths of initramfs and these two."""
     home.mkdir(parents=True, exist_ok=True)
     initrd, results, console = home / "initrd", home / "tests.jsonl", home / "console.log"
     for path in (results, console):
@@ -159,10 +161,11 @@ def accelerated() -> tuple[str, ...]:
 async def follow(
     argv: Sequence[str], console: Path, results: Path, quiet: tuple[float, float] = QUIET
 ) -> AsyncGenerator[Progress, None]:
-    """Wait for the end of the machine; raise Unavailable with the test in which it died.
+    """Run the machine, yield each test's beginning and end, and return when pytest has ended.
 
-    It may be silent for the seconds of `quiet`, or so many times as long as it took to start its
-    first program, if that is longer. A test that takes too long is reported by the machine itself.
+    Raise Unavailable, with the test in which it died, if it ends before; raise Silent if it hangs.
+    `quiet` is how long it may be silent: seconds of the reference, or a multiple of its boot time
+    if that is longer. The machine itself reports a test that takes too long.
     """
     begin = time.monotonic()
     reader = ReportReader(results)
@@ -203,7 +206,7 @@ def _death(how: str, last: ReportLine | None, console: Path) -> str:
 
 
 def files(checkout: Path, tests: Iterable[str], sources: Path) -> list[cpio.ArchiveEntry]:
-    """Return the archive entries for a run: tests, their names, starter, and tree `sources`."""
+    """Return a run's archive entries: tests, their ids, node files, first program and `sources`."""
     entries = [entry for entry in cpio.from_folder(sources) if not stat.S_ISDIR(entry.mode)]
     shipped = sorted(f"{path.relative_to(checkout)}" for path in (checkout / NODE_FILES).iterdir())
     for path in ("pyproject.toml", *shipped, *sorted({test.partition("::")[0] for test in tests})):
