@@ -55,7 +55,10 @@ class DebianTree:
 
 
 def unpack(tree: DebianTree, target: Path, shell: Shell) -> tuple[Package, ...]:
-    """Make the tree in `target`, which must not exist or be empty, and return its packages."""
+    """Make the tree in `target`, which must be empty or not exist, and return its packages.
+
+    Raise Refused without root, a mirror or mmdebstrap; Unavailable if mmdebstrap fails.
+    """
     need_root()
     mirrors = sources.mirrors()
     foreign = (f"--architectures={tree.architecture}",) if tree.architecture else ()
@@ -80,11 +83,11 @@ def unpack(tree: DebianTree, target: Path, shell: Shell) -> tuple[Package, ...]:
 
 
 def installed(tree: Path) -> tuple[Package, ...]:
-    """Return the packages of a tree that is not stripped, by name, as the archive describes them.
+    """Return a tree's packages, sorted by name, from the lists of apt that `strip` removes.
 
     dpkg knows those that were installed. Those that were only unpacked lie in apt's cache, under
     their name, version and architecture, with `%3a` for a colon. apt has compared the digest of
-    each file with the index, which Debian signs.
+    each file with the index, which Debian signs. Raise Broken if the index lacks a package.
     """
     wanted = set(_configured(tree / "var/lib/dpkg/status"))
     for file in (tree / "var/cache/apt/archives").glob("*.deb"):

@@ -1,6 +1,7 @@
-"""Driver images of the lab, for seed S3's operator: real containers that load real modules.
+"""Driver images of the lab for NicClusterPolicies: real containers that load real modules.
 
-    ofed-driver           modules of the lab's kernel; makes the links, shares its headers
+    ofed-driver           loads the RDMA modules of the lab's kernel, makes a Soft-RoCE link on each
+                          card and shares its headers
     nv-peer-mem-driver    loads nv_peer_mem, which is rdmavt under that name: it uses ib_core, as
                           the true one does, and does nothing
 
@@ -65,7 +66,7 @@ def _release(node_base: Path) -> str:
 
 
 def _layer(store: Store, name: str, chosen: kernel.Kernel | None) -> oci.Layer:
-    """Return an image layer with its own programs, and with modules if `chosen` names a kernel."""
+    """Return the layer of the driver `name`: its programs, and modules of the kernel `chosen`."""
     folder = FILES / name
 
     def content(stage: Path, shell: Shell) -> Path:

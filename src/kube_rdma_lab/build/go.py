@@ -95,7 +95,10 @@ def linker_flags(name: str, versions: dict[str, str]) -> str:
 
 
 def find_go(wanted: tuple[int, ...]) -> Path:
-    """Return a Go compiler of at least the wanted version: the machine's, else the wheel's."""
+    """Return a Go compiler of at least the wanted version: PATH's, else the wheel's in .venv.
+
+    Raise Refused if neither is new enough.
+    """
     on_path = shutil.which("go")
     wheel = Path(sysconfig.get_path("platlib")) / "go/bin/go"
     for candidate in (Path(on_path) if on_path else None, wheel):
@@ -113,7 +116,7 @@ def _go_version(go: Path) -> tuple[int, ...]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of Go commands: our caches, and the user's download settings."""
+    """Return the variables to set for Go commands; the user's own settings for downloads stay."""
     caches = cache_root() / "go"
     return {
         "GOMODCACHE": str(caches / "mod"),
@@ -131,7 +134,11 @@ def _environment() -> dict[str, str]:
 def build_module(
     store: Store, name: str, modules: Path = MODULES, release: Release = Release.NEWEST
 ) -> Path:
-    """Build one of the `modules` unless the store has it; return the folder of its binaries."""
+    """Build the tools of module `name` unless the store has them; return the binaries' folder.
+
+    `modules` is the folder of all modules. A release may have another module for the name. Raise
+    Refused without a Go compiler, Unavailable if it fails.
+    """
     module = modules / release.differences.modules.get(name, name)
     text = (module / "go.mod").read_text()
     parsed = parse_go_mod(text)
@@ -155,7 +162,8 @@ def build_module(
 def module_files(name: str, path: str, modules: Path = MODULES) -> Path:
     """Download a Go module that one of `modules` requires, and return the folder of its files.
 
-    It serves for files other than programs, such as CRDs. Nobody writes there.
+    It serves for files other than programs, such as CRDs. They lie in Go's module cache, where
+    nobody may write. Raise Unavailable if the download fails.
     """
     go = find_go(parse_go_mod((modules / name / "go.mod").read_text()).go)
     download = ("mod", "download", "-json", path)
@@ -166,7 +174,8 @@ def module_files(name: str, path: str, modules: Path = MODULES) -> Path:
 def _main_version(parsed: GoMod) -> str:
     """Return the version of the module with the main tool, to show to people.
 
-    If that tool is our own it is the version of the first module it requires.
+    The main tool is go.mod's first. If it is our own, the version is that of the first module that
+    go.mod requires.
     """
     tool = parsed.tools[0]
     first = next(iter(parsed.versions.values()), "")

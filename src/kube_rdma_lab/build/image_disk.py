@@ -70,9 +70,9 @@ def build_root(
     name: str = "image-root",
     release: Release = Release.NEWEST,
 ) -> Path:
-    """Build containerd's data root with these images imported; `name` is its shelf in the store.
+    """Build containerd's data root with these images imported; `name` is its name in the store.
 
-    Its format depends on the release.
+    `release` is that of `binaries`, whose containerd decides the format.
     """
     config = f"version = {release.differences.config_version}\n{CONFIG}"
 

@@ -2,7 +2,7 @@
 
     pause     busybox that sleeps; holds a pod's namespaces
     verbs     the node's own Debian: perftest, ibverbs and the usual shell programs, for pods; and
-              what the Job of ACK's document runs, as training_image/ has it
+              the programs of training_image/, which the Job of examples/s0-ack runs
 
 The product's own image is in product.py. Layers are artifacts of their own, so a changed line of
 Python packs one small layer anew.
@@ -26,7 +26,7 @@ PAUSE = "localhost/lab/pause:1"
 VERBS = "localhost/lab/verbs:1"
 PAUSE_CONFIG = oci.ContainerConfig(entrypoint=("/busybox", "sleep", "infinity"))
 VERBS_CONFIG = oci.ContainerConfig(cmd=("sleep", "infinity"))
-# Where the container has the files of training_image/; ACK's document names the script.
+# Where the container has the files of training_image/; the Job of examples/s0-ack names the script.
 TRAINING = {
     "training": "workspace/wdl_8gpu_outbrain.py",
     "python": "usr/local/bin/python",
@@ -56,7 +56,7 @@ def build_verbs(store: Store, node_base: Path) -> oci.Written:
 
 
 def _training_layer(store: Store) -> oci.Layer:
-    """Return the image layer with the programs that the command of ACK's training Job runs."""
+    """Return the image layer with the programs that the training Job of examples/s0-ack runs."""
     folder = PACKAGE / "training_image"
     files = {place: (folder / name).read_bytes() for name, place in TRAINING.items()}
 
@@ -75,9 +75,9 @@ def _training_layer(store: Store) -> oci.Layer:
 def get_layer(
     store: Store, name: str, inputs: Mapping[str, str], content: Content, *, root_owned: bool
 ) -> oci.Layer:
-    """Return an image layer from the store, built if missing.
+    """Return an image layer from the store, built if missing from the folder of `content`.
 
-    Its `root_owned` is as in `oci.write_layer`.
+    `root_owned` is as in `oci.write_layer`.
     """
 
     def make(folder: Path, shell: Shell) -> None:

@@ -42,7 +42,7 @@ def build(store: Store, base: Path, kernel: Kernel) -> Path:
 
 
 def _merged(entry: cpio.ArchiveEntry) -> cpio.ArchiveEntry:
-    """Move an archive entry of the node to Debian's merged /usr: /sbin and its like are links."""
+    """Move an entry below node/, and from bin, sbin and lib, which are links in Debian, to usr/."""
     first = entry.path.split("/", 1)[0]
     usr = "usr/" if first in {"bin", "sbin", "lib"} else ""
     return replace(entry, path=f"node/{usr}{entry.path}")

@@ -42,7 +42,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel on disk: `folder` has vmlinuz and the modules of RELEASE."""
+    """A kernel on disk: `folder` has vmlinuz and the modules of `release` (`uname -r`)."""
 
     folder: Path
     release: str
@@ -59,7 +59,10 @@ class Kernel:
 
 
 def resolve(archive: debian.Archive, shell: Shell) -> Resolved:
-    """Ask the archive for the current kernel; raise Refused if it is too old for the lab."""
+    """Ask the archive for the current kernel; raise Refused if it is too old for the lab.
+
+    Raise Unavailable if the archive does not answer or has no kernel image.
+    """
     archive.refresh(shell)
     meta = archive.show(META_PACKAGE)
     image = next((name for name in meta.depends if name.startswith("linux-image-")), None)
@@ -110,7 +113,7 @@ def build(store: Store, resolved: Resolved, archive: debian.Archive) -> Kernel:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Parse a list of kernel modules; raise Refused for a line without a reason."""
+    """Parse a list of kernel modules; raise Refused for a line that is not one with a reason."""
     entries = []
     for number, line in enumerate(text.splitlines(), 1):
         entry, _, reason = line.partition("#")
@@ -136,8 +139,9 @@ def closure(
 ) -> list[str]:
     """Return the module files for the entries of a list, each after what it depends on.
 
-    `dependencies` is modules.dep: file to the files it needs, nearest first. Entries that are
-    built into the kernel need no file; Refused names those that do not exist at all.
+    `dependencies` is modules.dep: file to the files it needs, nearest first. An entry is a module,
+    or with a slash at its end a folder below kernel/. Modules that are built into the kernel need
+    no file. Raise Refused for the first entry that does not exist at all.
     """
     by_name = {module_name(path): path for path in dependencies}
     inside = {module_name(path) for path in builtin}
@@ -170,7 +174,7 @@ def read_dependencies(modules: Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_builtin(modules: Path) -> list[str]:
-    """Return the names of modules that are built into the kernel."""
+    """Return the file paths, as in modules.builtin, of modules that are built into the kernel."""
     return (modules / "modules.builtin").read_text().split()
 
 

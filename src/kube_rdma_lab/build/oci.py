@@ -84,10 +84,10 @@ class _Digesting(io.RawIOBase):
 
 
 def write_layer(folder: Path, blob: Path, *, root_owned: bool = False) -> Layer:
-    """Write the content of a folder as an image layer; its paths are those in the image.
+    """Write a folder as an image layer and return it; its paths are those in the image.
 
-    `root_owned` gives every file to root and readable modes, for what was not installed by
-    Debian. Returns the digests.
+    The content of MACHINE_FOLDERS is left out. `root_owned` gives every file to root and readable
+    modes, for what was not installed by Debian.
     """
     with blob.open("wb") as file:
         packed = _Digesting(file)
@@ -171,10 +171,11 @@ def write_image(
 
 
 def read_image(path: Path) -> Written:
-    """Return reference and digest of an image archive; raise Refused for another file.
+    """Return reference, digest and size of an image archive.
 
     Users write one by `docker save`, `podman save` or `skopeo copy`. The digest is that of the
-    whole file. The reference is the name under which containerd will know the image.
+    whole file. The reference is the name under which containerd will know the image. Raise Refused
+    for another file, or an image without a name.
     """
     try:
         with tarfile.open(path) as tar:
@@ -207,7 +208,10 @@ def full_reference(name: str) -> str:
 
 
 def _reference(tar: tarfile.TarFile) -> str | None:
-    """Return the first name of the image that an archive lists; None without one."""
+    """Return the first name of an image that an archive lists; None without one.
+
+    Raise ValueError for an archive of other files.
+    """
     names = set(tar.getnames())
     if "manifest.json" in names:
         for image in _read_json(tar, "manifest.json"):

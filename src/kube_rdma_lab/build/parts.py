@@ -40,8 +40,8 @@ class MachineParts:
     """The files that nodes of kind machine boot from.
 
     `initrd` takes a further archive per node at its end; `root_disk` is read-only; `image_disk`
-    is a containerd data root, the backing file of each node's own disk. `user_mode` is the kernel
-    that is a program, for nodes of that kind.
+    is a containerd data root, the backing file of each node's own disk. `user_mode` is the
+    user-mode kernel, a program; None if no node runs on one.
     """
 
     qemu: qemu.Qemu
@@ -149,12 +149,12 @@ def build(
     update: bool = False,
     archives: Sequence[Path] = (),
 ) -> Parts:
-    """Build what is missing of a demand's parts and return them.
+    """Build what is missing of a demand's parts, remove old versions, and return the parts.
 
-    Builds what is missing and removes old versions afterwards. `bin_dir` gives ready-made binaries
+    Without a demand it is for machines and native nodes. `bin_dir` gives ready-made binaries
     instead of building them; `update` asks Debian for newer packages; `archives` are image files
     that the nodes have besides. Raises Refused for what the user must change and Unavailable when a
-    program of the build fails; both name the log. An interruption ends all programs of the build.
+    program of the build fails. An interruption ends all programs of the build.
     """
     need_root()
     demand = demand or Demand()
@@ -189,7 +189,7 @@ class _Hardware:
 
 @dataclass(frozen=True, slots=True)
 class _Installed:
-    """The parts of a lab that are built without a compiler."""
+    """The parts of a lab that do not need the Go binaries."""
 
     base: Path
     images: tuple[oci.Written, ...]
@@ -224,7 +224,7 @@ def _joined(
     release: Release,
 ) -> Parts:
     """Combine all parts into Parts once binaries exist; `brought` are further images."""
-    # Of such images the last two sets stay, beside the last two roots without any.
+    # By another name, so that pruning keeps the last two roots with such images and two without.
     name = "image-root-brought" if brought else "image-root"
     filled = image_disk.build_root(store, (*made.images, *brought), binaries, name, release)
     native = NativeParts(made.base, filled)

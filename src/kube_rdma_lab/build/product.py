@@ -1,8 +1,8 @@
 """The image of kube-rdma itself: Debian with Python, the locked dependencies, kube-rdma on top.
 
 `make image` and the lab build it here, so what the lab proves is what people get. The sources
-are those that this very module lies beside. For nodes with Arm processors it is built on this
-machine too, where nothing of it can run: what has to run for that is this machine's own.
+are the packages beside this one. The image for Arm is built on this machine too, which cannot run
+its programs: the Python of the amd64 image compiles its Python files.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def _base(store: Store, stamp: str) -> Path:
 
 
 def _foreign_base(store: Store, stamp: str, platform: Platform, python: Path) -> Path:
-    """Return the base tree of another architecture, whose Python files this one's Python compiles.
+    """Return the base tree of another architecture; `python` is the tree that compiles its Python.
 
-    None of its packages is configured: what that would have made of /usr is put in place here.
+    None of its packages is configured: the links into /usr that this would have made are made here.
     """
 
     def make(folder: Path, shell: Shell) -> None:
@@ -173,7 +173,7 @@ def _package(store: Store, base: Path, platform: Platform) -> oci.Layer:
 
 
 def shim_files(store: Store, machine: str) -> dict[str, bytes]:
-    """Return the compiled shim by its path in the image; empty if the sources contain it."""
+    """Return the compiled shim by its path in site-packages; empty in a wheel, which has it."""
     sources = sorted(SHIM_SOURCE.glob("*.[ch]")) + sorted(SHIM_SOURCE.glob("build.py"))
     if not sources:
         return {}

@@ -1,4 +1,4 @@
-"""Ends a developers' program: an error that somebody can act on is a line, and exit code 1."""
+"""Runs a developers' program; an error that somebody can act on is one line, with exit code 1."""
 
 from __future__ import annotations
 

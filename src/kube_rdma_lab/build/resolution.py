@@ -1,8 +1,8 @@
-"""What was looked up in Debian's archives, written down: builds after it need no network.
+"""Writes down what was looked up in Debian's archives, so that later builds need no network.
 
-parts.py asks here which kernel is current, and since when Debian's trees are made of today's
-packages. The answers stay until the user asks for newer packages; that of the kernel also goes
-when no kernel made from it lies in the store any more.
+parts.py asks here which kernel is current, and of which day the packages in Debian's trees are.
+The answers stay until the user asks for newer packages. The kernel is also looked up again when the
+store has lost the one that was found.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def archive() -> debian.Archive:
 
 
 def stamp(*, update: bool) -> str:
-    """Return the date of the packages in Debian's trees; `update` or a first call sets today."""
+    """Return the day of the packages in Debian's trees; `update` or a first call sets today's."""
     path = cache_root() / "packages-of"
     if update or not path.exists():
         _write(path, dt.datetime.now(dt.UTC).date().isoformat())
@@ -31,7 +31,10 @@ def stamp(*, update: bool) -> str:
 
 
 def current_kernel(store: Store, *, update: bool) -> kernel.Resolved:
-    """Return the kernel to boot; ask the archive if `update`, or if none is cached."""
+    """Return the kernel to boot; ask the archive if `update`, or unless the store has the last one.
+
+    Raise as `kernel.resolve` does.
+    """
     path = cache_root() / "kernel.json"
     cached = _read(path)
     if cached and not update and store.has("kernel", kernel.inputs_of(cached)):

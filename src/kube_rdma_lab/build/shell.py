@@ -1,8 +1,9 @@
 """Running the builders' programs: output to the artifact's log, nothing left behind.
 
-Everything in this folder that starts a program does it through `Shell`. As root each one runs in
-a process and mount namespace of its own that ends with the builder, even if that is killed: no
-half-finished installer can go on writing to a folder that the next builder owns.
+Everything in this folder that starts a program does it through `Shell`, or through `ask` if it
+wants a short answer. As root each program of a Shell runs in a process and mount namespace of its
+own that ends with the builder, even if that is killed. So no half-finished installer can go on
+writing to a folder that the next builder owns.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ class Running:
 
     @contextlib.contextmanager
     def start(self, words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a program, which `end` kills while the context is open."""
+        """Start a program and yield it; kill it when the context closes, or `end` is called.
+
+        Raise Unavailable after `end`.
+        """
         with self._lock:
             if self._ended:
                 raise Unavailable("the build was stopped")
@@ -99,7 +103,10 @@ class Shell:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> None:
-        """Run a program to its end; raise Unavailable with its last lines if it fails."""
+        """Run a program to its end; raise Unavailable with its last lines if it fails.
+
+        `env` adds variables to ours. Raise Refused if the program is not installed.
+        """
         words = [need(str(argv[0])), *map(str, argv[1:])]
         contained = _CONTAINED if os.geteuid() == 0 else ()
         with self.log.open("ab") as sink:
@@ -125,7 +132,10 @@ class Shell:
 
 
 def ask(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> str:
-    """Run a short program and return its output; raise Unavailable when it fails."""
+    """Run a short program and return its output; raise Unavailable when it fails.
+
+    `env` adds variables to ours. Raise Refused if the program is not installed.
+    """
     words = [need(str(argv[0])), *map(str, argv[1:])]
     environment = {**os.environ, **(env or {})}
     done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)

@@ -1,4 +1,4 @@
-"""Where this machine fetches Debian from: read from its apt configuration, never written.
+"""Finds this machine's Debian mirrors in its apt configuration, which is only read.
 
 debian.py asks for the mirror here. Only suite names stand in the lab's own files, so a machine
 behind a mirror or a proxy needs no second configuration.
@@ -108,7 +108,10 @@ def machine_sources(apt: Path = APT) -> list[Source]:
 
 
 def mirrors() -> Mirrors:
-    """Return the Debian mirrors to use: `$KUBE_RDMA_MIRROR`, else the machine's own."""
+    """Return the Debian mirrors to use: `$KUBE_RDMA_MIRROR`, else the machine's own.
+
+    The security archive is the machine's own in both cases. Raise Refused without any mirror.
+    """
     configured = find_mirrors(machine_sources())
     if chosen := os.environ.get(MIRROR_VARIABLE):
         return Mirrors(chosen, configured.security if configured else "")
@@ -122,7 +125,7 @@ def mirrors() -> Mirrors:
 
 
 def fetch_options() -> tuple[str, ...]:
-    """Return the machine's apt options about proxies, certificates and retries, as apt.conf."""
+    """Return the machine's apt options for fetching (_FETCH_OPTION), as lines of apt.conf."""
     dump = ask(["apt-config", "dump"])
     return tuple(line for line in dump.splitlines() if _FETCH_OPTION.match(line))
 

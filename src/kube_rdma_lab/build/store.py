@@ -1,4 +1,4 @@
-"""The shelf of built parts: made once per set of inputs, renamed into place, never changed.
+"""The store of built parts: made once per set of inputs, renamed into place, never changed.
 
 Every builder of this folder asks the store for its artifact and hands over the inputs that
 decide its content. Running labs hold what they use, so pruning cannot pull it from under them.
@@ -108,7 +108,7 @@ class Store:
         """Return the folder of the artifact; `make` fills it if it does not exist.
 
         `inputs` must hold everything that decides the content. `make` gets an empty folder and a
-        shell. If it raises, nothing remains. Whoever asks for the same artifact meanwhile waits.
+        shell. If it raises, nothing remains. Others that would build `name` meanwhile wait.
         """
         while True:
             path = self._get_or_make(name, inputs, make, note)

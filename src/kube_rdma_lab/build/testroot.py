@@ -39,8 +39,8 @@ TREE = debian.DebianTree(root.TREE.suite, "extract", ("python3", "apparmor", "se
 # The first suite whose policy knows containers and Kubernetes; its own semodule compiles it.
 POLICY = debian.DebianTree("trixie", "minbase", ("selinux-policy-default",))
 POLICY_FOLDER = Path("etc/selinux/default")
-# The type without confinement is called otherwise in every module that names it: no spc_t is left.
-# A module of a higher priority stands in for that of the same name (semodule(8)).
+# The unconfined type spc_t gets the name super_t in every policy module that names it. A module of
+# a higher priority stands in for that of the same name (semodule(8)).
 RENAME = """
 set -e
 cd /tmp
@@ -61,7 +61,7 @@ FAKES = "kube_rdma_testing"
 
 
 class Policy(Enum):
-    """The SELinux policy in a test root, if any; its value is a part of the root's name."""
+    """The SELinux policy in a test root, if any; its value is part of that root's store name."""
 
     NONE = ""
     DEBIAN = "selinux"
@@ -101,7 +101,10 @@ def build(store: Store, checkout: Path, policy: Policy = Policy.NONE) -> BarePar
 
 
 def user_mode_kernel(store: Store) -> Path:
-    """Return the user-mode kernel of the machine's kernel version; raise as `build` does."""
+    """Return the user-mode kernel of the machine's kernel version.
+
+    Raise as `user_mode.build` does.
+    """
     resolved = resolution.current_kernel(store, update=False)
     return user_mode.build(store, resolved, resolution.archive())
 

@@ -29,8 +29,8 @@ ARCHITECTURE = "ARCH=um"
 BOGOMIPS = 'seq_printf(m, "bogomips'
 # What stands in a file of the source, and what is written in its place.
 CHANGES = {
-    # The kubelet and perftest ask a kernel for its processor's speed, and this kind of kernel says
-    # none. perftest takes what it measures itself where the two differ.
+    # The kubelet and perftest read the processor's speed from the kernel, and a user-mode kernel
+    # has none. perftest takes what it measures itself where the two differ.
     "arch/um/kernel/um_arch.c": (
         BOGOMIPS,
         f'seq_puts(m, "cpu MHz\\t\\t: 1000.000\\n");\n\t{BOGOMIPS}',
@@ -45,8 +45,9 @@ RECIPE = "3"
 def build(store: Store, resolved: kernel.Resolved, archive: debian.Archive) -> Path:
     """Build and return the user-mode kernel, a program that boots when it is started.
 
-    Raises Refused without a compiling program, and Broken when the source lacks an option. Raises
-    Unavailable when a build step fails or the archive no longer has the version.
+    Raises Refused if one of PROGRAMS is not installed. Raises Broken when the source lacks an
+    option or a line of CHANGES. Raises Unavailable when a build step fails or the archive no longer
+    has the version.
     """
 
     def make(folder: Path, shell: Shell) -> None:
@@ -101,7 +102,7 @@ def lost(wanted: Mapping[str, str], configuration: str) -> list[str]:
 
 
 def _source(folder: Path, resolved: kernel.Resolved, archive: debian.Archive, shell: Shell) -> Path:
-    """Unpack the kernel's source into `folder`, and add the driver of our simulated cards."""
+    """Unpack the kernel's source into `folder`, with CHANGES and the driver of simulated cards."""
     folder.mkdir()
     name = package(resolved)
     archive.refresh(shell)  # the kernel may have been fetched long ago

@@ -1,7 +1,8 @@
 """Installing locked wheels into a bare folder, with uv and the machine's own pip settings.
 
-product.py fills the image's dependency layer with it. uv reads no pip configuration; whoever set
-an index or a certificate for pip means the lab too, as tools/bootstrap sees it.
+product.py fills the image's dependency layer with it, testroot.py the root of kernel tests. uv
+reads no pip configuration; whoever set an index or a certificate for pip means the lab too, as
+tools/bootstrap sees it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ class Target:
 
 
 def install_locked(lock: Path, folder: Path, target: Target, shell: Shell) -> None:
-    """Install into a folder the wheels of a lock file, whose digests are checked."""
+    """Install into a folder the wheels of a lock file, whose digests are checked.
+
+    Their commands in bin/ are left out.
+    """
     shell.run(
         [
             *(find_uv(), "pip", "install", "--quiet", "--no-deps", "--require-hashes"),
@@ -47,7 +51,10 @@ def install_locked(lock: Path, folder: Path, target: Target, shell: Shell) -> No
 
 
 def find_uv() -> Path:
-    """Return the path of uv: where tools/bootstrap puts it, else the one on PATH."""
+    """Return the path of uv: where tools/bootstrap puts it, else the one on PATH.
+
+    Raise Refused without any.
+    """
     own = cache_root() / "uv/bin/uv"
     if own.exists():
         return own
