@@ -1,8 +1,8 @@
 """The cables of a lab: which port of which leaf switch each card is plugged into, and moving them.
 
-The supervisor makes them of the topology and keeps them in a file of the lab's folder. lldp.py says
-on each port what the file says of it; `kube-rdma lab cable` changes the file and the bridges
-(network.py). A card whose topology names no leaf for it has no cable here.
+The supervisor makes them of the topology and keeps them in a file of the lab's folder. lldp.py
+sends the frames of each port that has a cable in this file; `kube-rdma lab cable` changes the file
+and the bridges (network.py). A card whose topology names no leaf for it has no cable here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HEAD = ("NODE", "CARD", "RAIL", "LEAF", "PORT")
 class Cable:
     """A card's cable to a leaf switch; without a leaf it is pulled out.
 
-    `interface` is the end that the lab has of the card, `port` counts from 1.
+    `interface` is the lab's end of the card's link. `port` counts from 1 and is 0 without a leaf.
     """
 
     node: str
@@ -96,7 +96,8 @@ def moved(
 ) -> tuple[Cable, ...]:
     """Return the cables after a card's was plugged in elsewhere; another one there takes its place.
 
-    `to` is LEAF/PORT, a LEAF for its first free port, or OUT. Raise Refused for what is not there.
+    `to` is LEAF/PORT, a LEAF for its first free port, or OUT. Raise Refused for an unknown card,
+    leaf or port, and for a LEAF without a free port.
     """
     mine = _find(cables, node, card)
     leaf, port = ("", 0) if to == OUT else _port(cables, leaves, to)

@@ -1,4 +1,4 @@
-"""`kube-rdma lab …`: the lab's words on the command line; lab.py and demo/main.py act."""
+"""`kube-rdma lab …`: the lab's subcommands, which parse options, call other modules and print."""
 
 from __future__ import annotations
 

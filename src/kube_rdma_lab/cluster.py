@@ -1,7 +1,7 @@
-"""What one does with the cluster of a running lab: kubectl's verbs, and a shell on its nodes.
+"""Acts on the cluster of a running lab: kubectl's verbs, and a shell on its nodes.
 
-The demo, the tests and the benchmarks all speak to a lab through these words. None has a deadline;
-waiting.py says when a wait is in vain.
+The demo, the tests and the benchmarks all use a lab through these functions. None has a deadline;
+waiting.py says when a wait is in vain. Then, and when a command fails, they raise Unavailable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from kube_rdma_lab.reading import Reader
 # kubectl's own deadline is switched off: a negative time means a week.
 ENDLESS = "--timeout=-1s"
 CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
-# Where seed S3's DaemonSets run; its document labels the nodes by hand too.
+# The DaemonSets of NVIDIA's document (examples/s3-network) run on nodes with this label; the
+# document sets it by hand too.
 CARDS_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
 
 
@@ -76,7 +77,7 @@ def delete_definition(lab: Lab, name: str) -> None:
 
 
 def get(lab: Lab, *words: str) -> dict[str, Any]:
-    """Return an object of the cluster, or a list of them."""
+    """Return the object or list that `kubectl get` prints for these words."""
     if document := _of(lab).reader.get(words):
         return document
     document = json.loads(kubectl(lab, "get", *words, "-o", "json"))
@@ -147,8 +148,8 @@ def until_on_node(lab: Lab, node: str, condition: str) -> None:
 def until_chained(lab: Lab, *nodes: str) -> None:
     """Wait until the agents of these nodes, or of all, have added themselves to the CNI list.
 
-    A rollout is over then. After an agent was killed or stopped, or its file rewritten, only this
-    wait shows that it is back.
+    It holds once a rollout is complete. After an agent was killed or stopped, or its file
+    rewritten, only this wait shows that it is back.
     """
     for node in nodes or [spec.name for spec in lab.topology.nodes]:
         until_on_node(lab, node, "grep -q kube-rdma /etc/cni/net.d/*.conflist")

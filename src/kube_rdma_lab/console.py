@@ -1,4 +1,4 @@
-"""Reading a node's console: what its first program, node/root/sbin/lab-init, says of its boot."""
+"""Reads a node's console: what its first program says of its boot, and hung tasks of its kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ MOST_ENDS = 5
 
 
 class Console:
-    """A follower of a node's console log: which boot stages it showed, and when it last grew."""
+    """A follower of a node's console log: the boot stages that it shows, and when it last grew.
+
+    Services that end again and again, and tasks that the kernel calls hung, are noticed too.
+    """
 
     def __init__(self, node: str, log: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._node = node
@@ -37,18 +40,21 @@ class Console:
         self._rest = ""
         self._stages: dict[str, float] = {}
         self._ends: Counter[str] = Counter()
-        self.hung = ""  # the task that its kernel will not let go
+        self.hung = ""  # the task that its kernel reports as blocked for HUNG_SECONDS
 
     async def reached(self, stage: str) -> bool:
         """Read new output; return whether `stage` was reached.
 
-        Raise Unavailable when the boot failed.
+        Raise as `read` does.
         """
         self.read()
         return stage in self._stages
 
     def read(self) -> None:
-        """Read new output of the console; raise Unavailable when the boot failed."""
+        """Read new output of the console; raise Unavailable when the boot failed.
+
+        Raise it as well when a service has ended MOST_ENDS times.
+        """
         with self._log.open("rb") as source:
             source.seek(self._offset)
             new = source.read()

@@ -1,7 +1,7 @@
-"""etcd, API server, controller manager, scheduler and CoreDNS, run natively beside the node VMs.
+"""etcd, API server, controller manager, scheduler and CoreDNS, run natively beside the nodes.
 
-They live in the supervisor's network namespace: TLS on every port, client certificates, Node
-authorizer and RBAC, as in production. Ready in a few seconds.
+They live in the supervisor's network namespace: TLS, client certificates, Node authorizer and RBAC,
+as in production. They are ready in a few seconds.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def apiserver(binaries: Path, pki: Path) -> list[str | Path]:
         f"--proxy-client-key-file={pki}/front-proxy-client.key",
         # No kube-proxy runs here, so webhooks are called by endpoint, not by Service address.
         "--enable-aggregator-routing=true",
-        # The seed's DaemonSets are privileged.
+        # DaemonSets in the vendors' documents (examples/) are privileged.
         "--allow-privileged=true",
     ]
 
@@ -156,7 +156,7 @@ def _client(binaries: Path, pki: Path, user: str) -> list[str | Path]:
 
 
 def controller_manager(binaries: Path, pki: Path) -> list[str | Path]:
-    """Return the controller manager's command line; the topology sets pod CIDRs."""
+    """Return the controller manager's command line; it assigns no pod CIDRs, the topology does."""
     return [
         *_client(binaries, pki, "controller-manager"),
         f"--root-ca-file={pki}/ca.crt",
@@ -181,11 +181,12 @@ def _admits_pods(client: ApiClient) -> bool:
 async def control_plane(
     topology: Topology, binaries: Path, state: Path, host: socket.socket, slowness: float
 ) -> AsyncIterator[ControlPlane]:
-    """Run a control plane until the scope closes; entered once pods can be made and names asked.
+    """Run a control plane until the scope closes; entered once pods can be made and DNS answers.
 
     `state` is the lab's folder: keys go to pki/, etcd's data to etcd/, output to logs/. The API
     server is reachable at `host` too, a listening socket of the host (relay.py). `slowness` is this
-    machine's pace. Of the `topology` count its feature gates and API groups.
+    machine's pace. Only feature gates and API groups of the `topology` are used. Raise Unavailable
+    if a program ends or is not ready in time.
     """
     pki, logs = state / "pki", state / "logs"
     authority = Authority("kube-rdma lab")

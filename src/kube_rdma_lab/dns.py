@@ -24,7 +24,7 @@ PORTS = (("dns", "UDP"), ("dns-tcp", "TCP"))
 def corefile(kubeconfig: Path) -> str:
     """Return CoreDNS' configuration, which answers for names of the cluster and no others.
 
-    A lab has no route out, so a name outside is refused at once.
+    A lab has no route out, so a name outside gets NXDOMAIN at once.
     """
     return f"""\
 {DOMAIN} in-addr.arpa ip6.arpa {{
@@ -52,7 +52,7 @@ def command_line(binaries: Path, configuration: Path) -> list[str | Path]:
 
 
 def ready(address: tuple[str, int] = READY) -> bool:
-    """Return True once CoreDNS answers with every Service that there is."""
+    """Return whether CoreDNS' /ready answers with 200, as it does once all Services are read."""
     connection = http.client.HTTPConnection(*address, timeout=2)
     try:
         connection.request("GET", "/ready")
@@ -70,7 +70,7 @@ def objects() -> str:
 
 
 def _namespace() -> dict[str, Any]:
-    """Return the namespace's manifest, as a new API server makes it only later."""
+    """Return the manifest of kube-system, because a new API server makes that one only later."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
 
 

@@ -1,7 +1,7 @@
-"""The kinds that an API server has: by the words that people say for them, and by a document's own.
+"""The kinds that an API server has: by the names that kubectl takes, and by a document's fields.
 
-The lab reads and creates objects without kubectl (reading.py, creating.py), which starts by asking
-the same.
+The lab reads and creates objects without kubectl (reading.py, creating.py), which begins with the
+same discovery.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class Kind:
 
 
 class Kinds:
-    """The kinds of one API server, which are read again when an unknown one is asked for."""
+    """The kinds of one API server, which are read again when an unknown one is asked for.
+
+    Raise UnknownKindError if it is unknown even then, Unavailable if the server does not answer.
+    """
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client

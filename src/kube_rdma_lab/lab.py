@@ -1,4 +1,4 @@
-"""What a user does with a lab: bring it up, look at it, enter it, take it down.
+"""Starts, finds, enters and ends labs, as users and tests ask for it.
 
 Runs in the caller's process. `up` builds what is missing, then starts the supervisor detached
 and follows it until the nodes are Ready; everything else finds the running lab by its state.
@@ -30,8 +30,8 @@ SSH_OPTIONS = (
     "LogLevel=ERROR",
     "ControlMaster=auto",
     "ControlPersist=600",
-    # A node that was rebooted leaves a connection that nobody ends. It resets it at the next probe;
-    # one that is only slow answers late, and how long a node may be silent the callers know.
+    # A node that was rebooted leaves a connection that nobody ends; it resets it at the next probe.
+    # A node that is only slow answers late, so the limit is an hour: callers have their own.
     "ServerAliveInterval=5",
     "ServerAliveCountMax=720",
 )
@@ -55,7 +55,7 @@ class Lab:
         return f"https://{relay.HOST}:{self.state.port}"
 
     def consoles(self) -> Iterator[Path]:
-        """Yield the paths of the machines' console logs."""
+        """Yield the paths of the nodes' console logs."""
         yield from (self.home / "logs").glob("*.console.log")
 
     @property
@@ -114,7 +114,7 @@ class Lab:
 
 
 def find(name: str) -> Lab:
-    """Return the running lab of a name; raise Refused when none is up."""
+    """Return the running lab of a name; raise Refused if none runs, Unavailable while it boots."""
     home = state.home(name)
     current = state.read(home)
     if not state.is_held(home) or current is None:
@@ -138,9 +138,11 @@ def up(
     *,
     images: Sequence[Path] = (),
 ) -> Lab:
-    """Start a lab and return it; raise Refused when one of that name is running already.
+    """Start a lab and return it once its nodes are Ready.
 
-    `images` are image files that its nodes have besides the lab's own.
+    `binaries` is a folder of ready-made ones, None to build them; `images` are image files that its
+    nodes have besides the lab's own. Raise Refused when one of that name is running already, or for
+    what the user must change. Raise Unavailable when the build or the boot fails.
     """
     wanted = topology.find(topology_name)
     preflight.check(wanted)

@@ -60,7 +60,7 @@ def send(wire: socket.socket, plugged: Iterable[Cable], ttl: int) -> None:
 
 
 def main(home: Path, seconds: int) -> None:
-    """Send on all ports every so many seconds, until SIGTERM."""
+    """Send a frame through every cable each `seconds`, until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     # Of protocol 0 a socket receives nothing.
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:

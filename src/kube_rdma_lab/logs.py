@@ -8,9 +8,10 @@ from kube_rdma_lab.lab import find, up_command
 
 
 def print_log(name: str, program: str | None, node: str | None) -> None:
-    """Print a log: of a service on a node (asked there), or of a file in the lab's folder.
+    """Print a service's log, read on its node, or a log of the lab's folder.
 
-    Works on a crashed lab too; Refused lists what there is when `program` names nothing.
+    With a node alone, or program `console`, it is that node's console. Logs of the folder outlive a
+    crash of the lab. Raise Refused, with a list of them, for an unknown one.
     """
     folder = state.home(name) / "logs"
     if node and program and program != "console":

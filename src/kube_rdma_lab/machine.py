@@ -41,7 +41,7 @@ def write_initrd(common: Path, files: Path, target: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def machine(node: NodeSpec, boot: Boot, state: Path, files: Path) -> AsyncIterator[Program]:
-    """Run a node's VM until the scope closes; `files` is the folder that it finds as /lab.
+    """Run a node's machine until the scope closes; `files` is the folder that it finds as /lab.
 
     Its console goes to logs/<node>.console.log.
     """

@@ -1,4 +1,4 @@
-"""The main job, shown: seed S2 on a lab, from the manifests to bytes that move between two pods.
+"""The demo: examples/s2-scc on a lab, from the manifests to RDMA between two pods.
 
 `make demo`, the lab's tests and the bandwidth benchmark all run this one path.
 """

@@ -1,4 +1,4 @@
-"""What stood in the demo's lab when its table was printed, and what somebody has added since.
+"""Lists the objects of the demo's lab when its table is printed, and those that were added since.
 
 demo/main.py writes the list down; `kube-rdma lab down --if-only-demo`, which `make test` begins
 with, ends the lab only where nothing was added: objects of the cluster that a person made are not
@@ -16,16 +16,16 @@ from kube_rdma_lab.cluster import kubectl
 from kube_rdma_lab.lab import Lab
 
 FILE = "demo.json"
-# Each says what happens or who lives: they come and go by themselves.
+# Programs make and remove these by themselves, to say what happens or what is alive.
 PASSING = frozenset({"Event", "Lease", "Endpoints", "EndpointSlice", "ComponentStatus"})
 COLUMNS = "{.kind} {.metadata.namespace} {.metadata.name} {.metadata.ownerReferences[*].kind}"
 SHOWN = 3  # names in a sentence
 
 
 def objects(lab: Lab) -> frozenset[str]:
-    """Return the objects without owners, as `Kind namespace/name` or `Kind name`.
+    """Return the lab's objects, as `Kind namespace/name` or `Kind name`.
 
-    Objects that have an owner, such as a Deployment's pods, are left out.
+    Objects that have an owner, such as a Deployment's pods, and PASSING kinds are left out.
     """
     kinds = ",".join(kubectl(lab, "api-resources", "--verbs=list", "-o", "name").split())
     rows = f"jsonpath={{range .items[*]}}{COLUMNS}\n{{end}}"
@@ -34,7 +34,7 @@ def objects(lab: Lab) -> frozenset[str]:
 
 
 def _names(lines: Iterable[str]) -> Iterable[str]:
-    """Yield the names of ownerless objects in lines of COLUMNS, whose words may be empty."""
+    """Yield the names for `objects` out of lines of COLUMNS, whose words may be empty."""
     for line in lines:
         kind, namespace, name, owners = line.split(" ", 3)
         if kind not in PASSING and not owners:
@@ -65,7 +65,7 @@ def end(name: str) -> str:
 
 
 def why_not(lab: Lab) -> str:
-    """Return why a lab has more than the demo in it; empty if it has not."""
+    """Return why a lab has to stay: no demo has run in it, or it has more objects; else ""."""
     try:
         before = frozenset(json.loads((lab.home / FILE).read_text()))
     except FileNotFoundError:

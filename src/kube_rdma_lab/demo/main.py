@@ -20,7 +20,10 @@ PRESET = "daemonset-preset.yaml"
 
 
 def demonstrate(lab: Lab, report: Report, *, daemonset: str = PRESET, pairs: int = PAIRS) -> Proof:
-    """Install kube-rdma on a running lab, run seed S2 in it and return the measurements."""
+    """Install kube-rdma on a running lab, measure between examples/s2-scc's pods; return the proof.
+
+    `pairs` is how often writes are measured between pods and between hosts.
+    """
     with step(report, "install kube-rdma"):
         scc.install(lab, daemonset)
     with step(report, "start two pods"):

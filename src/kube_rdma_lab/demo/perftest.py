@@ -1,7 +1,7 @@
 """Running one of perftest's programs (ib_read_bw, ib_write_bw) between two endpoints.
 
-Its scripts and its table are the product's own (verify/rules/perftest); the lab is more patient,
-and looks at the identities that perftest names.
+Its scripts and its table are the product's own (verify/rules/perftest); the lab waits longer, and
+reads the GIDs that perftest prints.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kube_rdma.verify.rules.perftest import (
 from kube_rdma_lab import waiting
 from kube_rdma_lab.lab import Lab
 
-STRAY_SECONDS = 900  # of the reference: what a lost run may live on in a pod
+STRAY_SECONDS = 900  # of the reference: how long a lost run may go on in a pod
 END_SECONDS = 30  # of the reference, until a server that has no stdin any more is gone
 TCP_PORT = 18515  # perftest's own
 RUNS = 5  # of a test that may pass when it is done again
@@ -58,7 +58,7 @@ class Measurement:
 
     iterations: int
     gbps: float
-    gids: tuple[str, ...]  # local and remote, as perftest prints them: which identity carried it
+    gids: tuple[str, ...]  # local and remote, as perftest prints them
 
     @property
     def addresses(self) -> frozenset[str]:
@@ -86,7 +86,7 @@ class Series:
 
 
 def parse(text: str) -> Measurement:
-    """Read the output of a perftest client; raise Unavailable when it holds no result."""
+    """Parse the output of a perftest client; raise Unavailable when it holds no result."""
     row = table(text)[0]
     return Measurement(row.iterations, row.figure, tuple(_GID.findall(text)))
 
@@ -102,7 +102,8 @@ def measure(
     """Run `words` as a perftest server and, with its address, as a client; return the result.
 
     `words` set a number of iterations, never a time: a slow machine moves nothing in 3 seconds.
-    `stray`: seconds of the reference after which either end is given up.
+    `stray`: seconds of the reference after which either end is given up. Raise Unavailable if
+    perftest fails; a failure that may pass has to come RUNS times.
     """
     seconds = round(stray * max(1.0, lab.state.pace))
     serving = server.command("sh", "-c", server_script(words, TCP_PORT, seconds))
@@ -135,8 +136,8 @@ def _retried(measurement: Callable[[], Measurement]) -> Measurement:
 def _serving(lab: Lab, argv: list[str], label: str) -> Iterator[None]:
     """Run a perftest server inside the `with`, whose body begins when it listens.
 
-    The server ends with its stdin. Its local process is not killed as long as the server runs: it
-    may be an ssh whose connection other commands share, and they would end, too.
+    The server ends with its stdin. Its local process then has END_SECONDS before SIGTERM: it may be
+    an ssh whose connection other commands share, and they would end, too.
     """
     pipe = subprocess.PIPE
     with subprocess.Popen(

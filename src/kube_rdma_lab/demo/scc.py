@@ -1,7 +1,7 @@
-"""Seed S2 on a running lab: install the device plugin, start the two pods, let them talk.
+"""The SCC example on a running lab: installs the device plugin, starts two pods, runs perftest.
 
-The manifests are those of examples/s2-scc; tests run both DaemonSets through the same functions.
-The pods get a namespace of their own, for seed S3 has a pod of the same name.
+The manifests are in examples/s2-scc; tests run both DaemonSets through the same functions. The pods
+get a namespace of their own, for examples/s3-network has a pod of the same name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from kube_rdma_lab.lab import Lab
 RESOURCE = "rdma/hca"
 NAMESPACE = "scc"
 PODS = ("rdma-test-pod", "rdma-test-pod-1")
-# 30 queue pairs as in the seed; -u and -n because an emulated CPU outruns the default retry timer;
-# -d because a soft device that came back from a pod of its own stands behind the others.
+# 30 queue pairs as in the document of SCC; -u and -n because an emulated CPU needs longer than the
+# default retry timer; -d because a soft device that a pod gave back is no longer the first one.
 READ_TEST = ("ib_read_bw", "-d", "rxe0", "-q", "30", "-u", "18", "-n", "100")
 WRITE_TEST = ("ib_write_bw", "-d", "rxe0", "-n", "1000", "-F", "--report_gbits")
 
@@ -71,7 +71,7 @@ def examples() -> Path:
 
 
 def install_kinds(lab: Lab) -> None:
-    """Install the CustomResourceDefinitions of IP pools and network definitions."""
+    """Install the CustomResourceDefinitions of config/crds and config/foreign; wait for them."""
     config = examples().parent / "config"
     kubectl(lab, "apply", "-f", f"{config}/crds", "-f", f"{config}/foreign")
     wait(lab, "crd", "--all", "--for=condition=Established")
@@ -86,10 +86,10 @@ def install(lab: Lab, daemonset: str) -> None:
 
 
 def start_pods(lab: Lab) -> None:
-    """Start the seed's two pods, on two different nodes.
+    """Start the example's two pods on two different nodes, and wait until they are Ready.
 
-    The seed leaves placement to the scheduler; closing the first pod's node for a moment makes it
-    certain without a word changed in the manifests.
+    The example leaves placement to the scheduler, so the first pod's node is cordoned until the
+    second pod is scheduled.
     """
     folder = examples() / "s2-scc"
     first, second = PODS
@@ -114,7 +114,10 @@ def remove_pods(lab: Lab) -> None:
 
 
 def prove(lab: Lab, pairs: int) -> Proof:
-    """Run seed S2's read test, then `pairs` write tests, alternating hosts and pods."""
+    """Run the example's read test, then `pairs` write tests between hosts and as many between pods.
+
+    The two kinds of write tests alternate.
+    """
     pods = tuple(pod_row(lab, name) for name in PODS)
     server, client = (pod_endpoint(lab, pod) for pod in pods)
     server_host, client_host = (host_endpoint(lab, pod.node) for pod in pods)
@@ -144,7 +147,7 @@ def node_row(document: dict[str, Any]) -> NodeRow:
 
 
 def pod_row(lab: Lab, name: str) -> PodRow:
-    """Read a test pod and the device nodes that its command listed, as a table row."""
+    """Return a test pod as a table row, with the device nodes that its command printed."""
     document = get(lab, "-n", NAMESPACE, f"pod/{name}")
     listing = kubectl(lab, "-n", NAMESPACE, "logs", name).partition("/sys/class/net")[0]
     devices = tuple(line.split()[-1] for line in listing.splitlines() if line.startswith("c"))

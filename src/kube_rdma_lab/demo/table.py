@@ -1,4 +1,4 @@
-"""The demo's last words: what was seen, as tables that a person enjoys reading. Pure."""
+"""Formats what the demo saw and measured as tables, with commands to go on with. Pure."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """The ghosts' claim driver: every GPU of the node is a device of driver gpu.nvidia.com.
 
 Runs in a pod of each node that shows GPUs (claims.yaml), on the product's image: it publishes a
-ResourceSlice with attributes that NVIDIA's driver gives (its deviceinfo.go, in cmd/gpu-kubelet-
-plugin/deviceinfo.go), and tells the kubelet that each claim is prepared. A ghost computes nothing,
-so a container gets nothing of it but what the kubelet notes. With OFFERS=cards it stands for
-DRANET in the same way (card_claims.yaml): every RDMA device is one of driver dra.net, with the
-attributes of kubernetes-sigs/dranet pkg/apis/attributes.go, and nothing is attached to a pod.
+ResourceSlice with attributes that NVIDIA's driver gives (cmd/gpu-kubelet-plugin/deviceinfo.go), and
+tells the kubelet that each claim is prepared. A ghost computes nothing, so a container gets no
+device node: only the kubelet records its claim. With OFFERS=cards it stands for DRANET in the same
+way (card_claims.yaml): every RDMA device is one of driver dra.net, with the attributes of
+kubernetes-sigs/dranet pkg/apis/attributes.go, and nothing is attached to a pod.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _numa(gpu: Gpu) -> dict[str, Any]:
 
 
 def card_slice_spec(node: str, cards: Sequence[Device]) -> dict[str, Any]:
-    """Return the spec of a node's only slice, with its RDMA devices as DRANET publishes them."""
+    """Return the spec of a node's only slice: its RDMA devices on PCI, as DRANET publishes them."""
     devices = [
         {
             "name": "pci-" + re.sub("[:.]", "-", str(card.pci)),
@@ -96,7 +96,10 @@ def card_slice_spec(node: str, cards: Sequence[Device]) -> dict[str, Any]:
 
 
 async def publish(cluster: Cluster, node: str, spec: dict[str, Any]) -> None:
-    """Create the ResourceSlice, owned by the Node, unless an earlier process did."""
+    """Create the ResourceSlice, owned by the Node, unless an earlier process did.
+
+    Raise Refused if there is no such Node.
+    """
     stored = await cluster.get(NODE, node)
     if stored is None:
         raise Refused(f"there is no node {node}", remedy="Set NODE to the name of a node")
