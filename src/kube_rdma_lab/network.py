@@ -24,7 +24,7 @@ def tap(node: NodeSpec, position: int) -> str:
 
 
 def end(node: NodeSpec, position: int) -> str:
-    """Return the name of a node's end of a veth, by the node's number and the card's position."""
+    """Return the name of a veth's other end, which a native node or a user-mode kernel takes."""
     return f"n{node.index}e{position}"
 
 
@@ -60,7 +60,7 @@ def commands(topology: Topology, cards: Cards) -> tuple[str, ...]:
 
 
 def rails_of(node: NodeSpec, cards: Cards) -> Sequence[int]:
-    """Return the rails of a node's cards in their order; those of a tree are counted."""
+    """Return the rails of a node's cards in their order; cards of a tree are on rails 0, 1, 2…"""
     return [nic.rail for nic in node.nics] or range(len(cards.get(node.name, ())))
 
 

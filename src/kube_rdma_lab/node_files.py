@@ -1,8 +1,8 @@
-"""What is different from node to node: the files that a node finds under /lab at boot.
+"""Writes the files that differ from node to node, which a node finds under /lab.
 
-Everything else is on the disk or the tree that all nodes share (node/root). Read together with
-node/root/sbin/lab-init, which turns these files into a running node; native/node.py adds what only
-a native node needs.
+Everything else is on the disk or the tree that all nodes share (node/root). A machine's first
+program, node/root/sbin/lab-init, configures the node by these files; native/node.py adds those that
+only a native node needs.
 """
 
 from __future__ import annotations
@@ -112,7 +112,10 @@ def conflist(node: NodeSpec) -> dict[str, Any]:
 def kubelet_configuration(
     node: NodeSpec, release: Release, gates: Mapping[str, bool]
 ) -> dict[str, Any]:
-    """Return the KubeletConfiguration: strict about who asks, frugal with an emulated CPU."""
+    """Return the KubeletConfiguration, with authentication and authorization of all clients.
+
+    Fields that the release's kubelet does not know are left out.
+    """
     settings = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -145,7 +148,7 @@ def kubelet_configuration(
 
 
 def proxy_configuration(node: NodeSpec) -> dict[str, Any]:
-    """Return the KubeProxyConfiguration: iptables, service addresses only."""
+    """Return the KubeProxyConfiguration, in iptables mode."""
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",

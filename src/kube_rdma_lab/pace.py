@@ -1,8 +1,8 @@
-"""How fast this machine works now, compared with the one that the lab's waits were written on.
+"""Measures this machine's pace: how slow it is now, compared with the reference machine.
 
-No wait of the lab knows a machine: what must have an end is a multiple of the pace. It is measured
-before a lab boots, and once more before a wait is given up (patience.py), because somebody else's
-work may have begun meanwhile.
+Limits of the lab's waits are seconds of the reference, which are multiplied by the pace. It is
+measured before a lab boots, and once more before a wait is given up (patience.py), because other
+work may have begun on the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def measure() -> float:
 
 
 def of_boot(seconds: float) -> float:
-    """Return the pace by the seconds that a lab's machines took to boot."""
+    """Return the pace by the seconds that a lab's machine took to boot."""
     return seconds / REFERENCE_BOOT_SECONDS
 
 

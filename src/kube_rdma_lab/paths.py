@@ -1,4 +1,4 @@
-"""Where the lab keeps what it makes; every other module asks here, none knows a folder itself."""
+"""Names the folders of the lab's package and of what it makes; every other module asks here."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""When a wait is in vain: nothing new was seen for too long, measured in this machine's own pace.
+"""Decides when a wait is in vain: nothing new for too long, measured in this machine's own pace.
 
-A wait asks again and again whether its condition holds, and shows this what it sees meanwhile:
-events, states, the size of a log. Facts that were seen before are no news, so what fails the same
-way endlessly, or swings to and fro, ends the wait too.
+A wait asks again and again whether its condition holds, and gives Patience the facts that it sees
+meanwhile: events, states, the size of a log. Facts that were seen before are no news, so what fails
+the same way endlessly, or swings to and fro, ends the wait too.
 
-Who waits is starved or stopped as what it waits for is: no more than some seconds of quiet are
-counted between two looks, however long the machine took to come to the second.
+A starved or stopped machine delays the waiting process as well. So no more than MOST_BETWEEN_LOOKS
+seconds of quiet are counted between two looks, however late the second one comes.
 """
 
 from __future__ import annotations

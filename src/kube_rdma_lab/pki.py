@@ -1,7 +1,7 @@
 """Every key and certificate of a lab: made at each boot, valid for a week, gone with the lab.
 
 Two authorities as in a production cluster: one for servers and users, one for the aggregation
-layer's front proxy. Control plane and node files are written from here before anything starts.
+layer's front proxy. control_plane.py and node_files.py write what is made here to disk.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def write_ssh_key(path: Path) -> str:
 
 
 class Authority:
-    """A certificate authority that lives as long as the boot; its key never reaches the disk."""
+    """A certificate authority whose key never reaches the disk: it ends with the supervisor."""
 
     def __init__(self, name: str) -> None:
         self._key = new_key()

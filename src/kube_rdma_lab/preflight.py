@@ -1,4 +1,4 @@
-"""What must be true of this machine before anything is built or booted; one sentence each."""
+"""Checks this machine before anything is built or booted: root, programs, memory, the kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kube_rdma_lab.topology import Topology
 
 # What a part of the lab really takes beside its guest's memory ceiling, measured resident.
 CONTROL_PLANE_MIB = 700
-# An emulated node touches about half of its memory by the time it is Ready (LAB.md: 1.2 GB of 3).
+# An emulated node has touched about half of its memory when it is Ready (measured: 1.2 GB of 3).
 NODE_SHARE = 0.5
 NATIVE_MIB = 300  # kubelet, containerd and kube-proxy of a native node
 

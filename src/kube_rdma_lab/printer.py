@@ -1,4 +1,4 @@
-"""How progress looks: a line per finished step, and on a terminal a live line of what runs now."""
+"""Prints progress: a line per finished step, and on a terminal a live line of the running ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKS = {Phase.DONE: "✓", Phase.CACHED: "·", Phase.AGAIN: "↻"}
 
 
 class Printer:
-    """A printer of build and boot steps to stderr; as a context manager it has a live line."""
+    """A printer of build and boot steps to stderr; its context has a live line on a terminal."""
 
     def __init__(self) -> None:
         self._live: Live | None = None

@@ -88,14 +88,14 @@ class Program:
         await self.stop()
 
     async def kill(self) -> None:
-        """Kill the program until `resume`, as if it had crashed."""
+        """Kill the program until `resume`, as if it had crashed; it does not count as a loss."""
         self._is_wanted.clear()
         if self.running:
             self._process.kill()
             await self._process.wait()
 
     async def resume(self) -> None:
-        """Start a paused program without `prepare`; do nothing for one that runs."""
+        """Start the program without `prepare`, unless it runs; from now on its end is a loss."""
         if not self.running:
             await self._launch()
         self._is_wanted.set()
@@ -171,9 +171,9 @@ async def running(
     prepare: Prepare = nothing,
     farewell: signal.Signals = signal.SIGTERM,
 ) -> AsyncIterator[Program]:
-    """Run a program until the scope closes, which then gets the signal `farewell`.
+    """Run a program until the scope closes; then it gets the signal `farewell`.
 
-    `prepare` comes before each start of it from nothing, not before it is resumed.
+    `prepare` is called before `start` and `restart`, but not before `resume`.
     """
     program = Program(name, argv, log, prepare, farewell)
     await program.start()

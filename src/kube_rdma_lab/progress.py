@@ -1,7 +1,7 @@
-"""What the lab reports while it works: steps with their times, in the same form from every part.
+"""Reports steps of the lab with their times, in the same form from every part.
 
 The build reports in the caller's process, the supervisor over a pipe as JSON lines; both arrive
-as Event values at one printer (cli.py).
+as Event values at one printer (printer.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change of one step's phase; `note` says why it FAILED or begins AGAIN."""
+    """A change of one step's phase; `note` says why it FAILED or begins AGAIN, or which version."""
 
     step: str
     phase: Phase
@@ -63,9 +63,10 @@ class PipeReport:
 
 
 def follow(source: IO[str], report: Report) -> None:
-    """Report a supervisor's events until the lab is ready; raise the error of a failed start.
+    """Report a supervisor's events until the lab is ready.
 
-    Raise Unavailable when the pipe closes before: the supervisor was killed.
+    Raise a failed start's error as Broken, or else as Unavailable. Raise Unavailable when the pipe
+    closes before: the supervisor was killed.
     """
     for line in source:
         event = Event(**json.loads(line))

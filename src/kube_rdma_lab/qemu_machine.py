@@ -44,7 +44,10 @@ def numa(node: NodeSpec) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class PciDevice:
-    """A PCI device for QEMU: options, NUMA node, and the number of its switch (0: none)."""
+    """A PCI device for QEMU: options, NUMA node, and the number of its switch (0: none).
+
+    `backend` are the options of the host's end of a card, its tap.
+    """
 
     options: str
     numa_node: int

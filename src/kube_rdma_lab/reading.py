@@ -1,8 +1,8 @@
 """Reads objects as `kubectl get -o json` does, for words that name one kind: without starting it.
 
-Tests ask every third of a second while they wait, and kubectl takes 0.06 s of a processor to begin;
-a question takes 0.004. What these words do not cover, or what is not there, kubectl is asked for,
-which also says why (cluster.get).
+Tests ask every third of a second while they wait, and kubectl takes 0.06 s of a processor to start;
+a request takes 0.004. Other words, and objects that are not there, are left to kubectl, which also
+says why (cluster.get).
 """
 
 from __future__ import annotations

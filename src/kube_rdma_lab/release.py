@@ -1,4 +1,4 @@
-"""Which Kubernetes and containerd a lab runs, and all that a lab does differently for older ones.
+"""The releases of Kubernetes and containerd that a lab can run, and all that differs between them.
 
 A topology names a release; build/go.py compiles its modules, node_files.py and native/node.py ask
 here how its kubelet and its runtime are configured. `older` is a cluster two years old, whose

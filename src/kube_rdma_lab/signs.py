@@ -1,4 +1,4 @@
-"""What moves in a cluster, and what can never come: read from its objects, for everyone who waits.
+"""Reads from a cluster's objects what changes in it, and why a wait can never end well.
 
 Pure. The facts go to a Patience; a reason to give up ends a wait at once (waiting.py).
 """
@@ -23,9 +23,9 @@ PATHS = {
 NO_IMAGE = frozenset(("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"))
 CRASHES = "CrashLoopBackOff"
 RESTARTS = 2  # a first crash may be a neighbour's that was not up yet
-# How a process ends that somebody else ended: SIGKILL, SIGTERM, and a call of its own will.
+# Exit codes that are no crash: 0, and SIGKILL or SIGTERM, which others send.
 ENDED_BY_OTHERS = frozenset((0, 128 + 9, 128 + 15))
-READY = "--for=condition=Ready"  # the word of a wait that a pod that has failed ends
+READY = "--for=condition=Ready"  # a `kubectl wait` with this word ends when its pod has failed
 REFUSED = "Refused"  # how the reasons of kube-rdma's events end that need a change by a person
 
 
@@ -94,9 +94,10 @@ def hopeless(
 ) -> str | None:
     """Return why waiting is hopeless: a dead container or a refusal; None if it is not.
 
-    `concerns` are words of kubectl: ``pod/x`` for one object, ``node`` for all of a kind. With
-    READY among them a failed pod is hopeless too; other conditions may wait for a failure. `since`
-    is an RFC 3339 time: earlier events do not count.
+    A dead container of any pod counts. A refusal counts if its object is one of `concerns`, words
+    of kubectl: ``pod/x`` for one object, ``node`` for all of a kind. With READY among them, failed
+    pods that they name count too; other conditions may wait for a failure. `since` is an RFC 3339
+    time: earlier events do not count.
     """
     for pod in documents.get("pods", ()):
         name = pod["metadata"]["name"]
@@ -116,7 +117,7 @@ def hopeless(
 
 
 def _failure(status: Object) -> str | None:
-    """Say how a pod ended in phase Failed, as one refused by its kubelet does; else None."""
+    """Return how a pod ended in phase Failed, as one refused by its kubelet does; else None."""
     if status.get("phase") != "Failed":
         return None
     return f"failed: {status.get('reason', '')} {status.get('message', '')}".rstrip(": ")

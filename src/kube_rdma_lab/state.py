@@ -1,4 +1,4 @@
-"""Where a lab keeps what it knows of itself: one folder per name, one lock, one small file.
+"""Keeps the state of each lab on disk: one folder per name, one lock, one small file.
 
 The lock is held by whoever boots or runs the lab and is gone with that process, however it ends;
 so a folder without a held lock is a leftover, and nothing has to be guessed from process ids.
@@ -37,7 +37,7 @@ class State:
     binaries: str = ""  # folder of kubectl and friends, once built
     port: int = 0  # of 127.0.0.1, where the API server is relayed
     pace: float = 1.0  # how slow this machine was when the lab was booted (pace.py)
-    losses: tuple[str, ...] = ()  # programs that ended by themselves, with their last words
+    losses: tuple[str, ...] = ()  # programs that ended by themselves, with their last output
 
 
 def home(name: str) -> Path:
@@ -67,7 +67,7 @@ def write(folder: Path, state: State) -> None:
 
 
 def update(folder: Path, **changes: object) -> None:
-    """Change the given fields of a lab's state."""
+    """Change the given fields of a lab's state; raise Broken if it cannot be read."""
     current = read(folder)
     if current is None:
         raise Broken(f"{folder}/state.json has vanished from under a running lab")
@@ -146,8 +146,8 @@ def _unless_gone(_: object, __: str, error: tuple[type, BaseException, object]) 
 def end(folder: Path) -> None:
     """Stop the process that owns a lab and wait until its lock is free.
 
-    It is asked first (SIGTERM) and forced after STOP_SECONDS; either way the kernel ends
-    everything below it.
+    It gets SIGTERM, and SIGKILL after STOP_SECONDS; either way the kernel ends everything below
+    it. Raise Broken if the state cannot be read, or the lock is held even after that.
     """
     state = read(folder)
     if state is None:

@@ -47,7 +47,7 @@ from kube_rdma_lab.topology import NodeKind, NodeSpec, Topology, find
 
 
 class Supervisor:
-    """Boots one topology in the folder `home` and keeps it until cancelled.
+    """A supervisor of the lab in the folder `home`: boots a topology, keeps it until cancelled.
 
     `host` is a listening socket of the host, where the API server is relayed (relay.py).
     """
@@ -189,9 +189,10 @@ class Supervisor:
 
 
 async def supervise(supervisor: Supervisor, follower: int) -> None:
-    """Run the supervisor until SIGTERM or SIGINT cancels it; repeated signals change nothing.
+    """Run the supervisor until SIGTERM or SIGINT cancels it.
 
-    Until the lab is ready, the end of file on `follower`, the pipe from `up`, cancels it too.
+    A further signal cuts the wait for one program's end short. Until the lab is ready, the end of
+    file on `follower`, the pipe from `up`, cancels it too.
     """
     task = asyncio.ensure_future(supervisor.run())
     loop = asyncio.get_running_loop()

@@ -1,9 +1,9 @@
 """Ends and starts the programs of a running lab's control plane, its LLDP, and its machines.
 
-The supervisor listens (`listening`), for it alone is in the lab's namespaces; whoever has the lab
-asks it over a socket in the lab's folder (`turn`). A program that was ended so is no loss.
-backups.py takes and restores the cluster's store with these words; `kill` is for chaos, and so is
-the `end` of a machine, which to its kernel is a power cut.
+The supervisor listens (`listening`), for it alone is in the lab's namespaces; other programs ask it
+over a socket in the lab's folder (`turn`). A program that was ended so is no loss. backups.py stops
+etcd and its readers so. `kill` is for chaos tests, and so is the `end` of a machine, which to its
+kernel is a power cut.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def listening(home: Path, programs: Sequence[Program]) -> AsyncIterator[No
 
 
 def turn(home: Path, word: Word, program: str) -> None:
-    """Ask a lab's supervisor to end, kill or start a program of the control plane or a machine.
+    """Ask a lab's supervisor to end, kill or start a machine, or a program outside of the nodes.
 
     Raise Refused if there is no such program, Unavailable when no supervisor answers.
     """

@@ -1,4 +1,4 @@
-"""What a lab consists of, as data: nodes, their cards, ghosts, and every address derived from them.
+"""The nodes of a lab as data: their cards, ghosts, and every address derived from them.
 
 The first value in the flow: supervisor.py boots a Topology, machine.py turns one NodeSpec into a
 machine's command line, node_files.py into the files the node finds at boot. People write their own
@@ -22,7 +22,7 @@ API_PORT = 6443
 POD_CIDR = "10.244.0.0/16"
 SERVICE_CIDR = "10.96.0.0/16"
 RDMA_MTU = 9000
-MAX_NODES = 32  # of both kinds; a node's index is part of its addresses
+MAX_NODES = 32  # of all kinds; a node's index is part of its addresses
 MAX_MACHINES = 4
 MAX_VFS = 7  # what QEMU's igb has
 LLDP_SECONDS = 30  # IEEE 802.1AB-2016, msgTxInterval
@@ -142,7 +142,7 @@ class NodeSpec:
         return f"10.244.{self.index}.0/24"
 
     def leaf(self, position: int) -> str:
-        """Return the leaf of the card at `position`, as of `mac`; empty for a card without one."""
+        """Return the leaf of the card at `position`, counted as in `mac`; "" for one without."""
         return self.leaves[position - 1] if position <= len(self.leaves) else ""
 
     def rdma_ip(self, nic: RdmaNic) -> str:
@@ -176,7 +176,7 @@ class Topology:
 
     @property
     def rails(self) -> tuple[int, ...]:
-        """Return the rails of all nodes' cards; each rail is one RDMA network."""
+        """Return the rails of all machines' cards; each rail is one RDMA network."""
         return tuple(sorted({nic.rail for node in self.nodes for nic in node.nics}))
 
     @property
@@ -232,7 +232,7 @@ class Topology:
         return replace(self, name=f"{self.name.partition(':')[0]}:{count}", nodes=tuple(nodes))
 
 
-# One card per socket; the interface names are those of seed S3.
+# One card per socket; examples/s3-network names the first interface.
 TWO_CARDS = (RdmaNic("ens2f0", rail=0, numa_node=0), RdmaNic("ens3f0", rail=1, numa_node=1))
 # The igb is for virtual functions and has no Soft-RoCE at boot: who uses one makes it there.
 TWO_CARDS_AND_IGB = (

@@ -153,7 +153,10 @@ def choose(wanted: str, nodes: int | None, lldp_seconds: int = LLDP_SECONDS) -> 
 
 
 def load(path: Path) -> Topology:
-    """Return the topology in a file, named as the file is; raise Refused with every fault."""
+    """Return the topology in a file, named as the file is.
+
+    Raise Refused if the file cannot be read, or as `parse` does.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -165,7 +168,11 @@ def load(path: Path) -> Topology:
 
 
 def parse(data: bytes, source: str) -> Topology:
-    """Parse a topology file's text; `source` is its path, for messages and the topology's name."""
+    """Parse a topology file's text; `source` is its path, for messages and the topology's name.
+
+    Raise Refused with all faults of single fields. Without any, raise it with all contradictions
+    between fields or nodes.
+    """
     text = reader.read(data, source)
     if not isinstance(text.value, dict):
         raise Refused(
@@ -267,7 +274,7 @@ def _kind(entry: NodeEntry) -> NodeKind:
 
 
 def _of_kind(node: NodeEntry, place: document.Path, text: Document) -> Iterator[Refused]:
-    """Yield a fault for each field of the other node kind, and for a missing tree."""
+    """Yield a fault for each field of the other kind, for too many leaves and an unknown tree."""
     if not node.native:
         if node.tree:
             remedy = "Write native: true, or give it nics instead"

@@ -26,7 +26,7 @@ from kube_rdma_lab.patience import Patience
 if TYPE_CHECKING:
     from kube_rdma_lab.lab import Lab
 
-STILL = "nothing moved"  # what is said of a wait that is given up
+STILL = "nothing moved"  # is in the error of a wait that is given up
 LOOK_SECONDS = 2.0  # between two looks at the whole cluster
 ASK_SECONDS = 0.3  # between two questions whether the condition holds
 
@@ -37,7 +37,7 @@ class Vigil:
     """A watcher of a lab during a wait, which raises Unavailable once waiting is hopeless."""
 
     def __init__(self, lab: Lab, purpose: str, concerns: Collection[str] = ()) -> None:
-        """Start waiting; the wait also ends if one of `concerns` can never become ready."""
+        """Start waiting; with `concerns` the wait also ends as `signs.hopeless` says."""
         self._lab = lab
         self._purpose = purpose
         self._concerns = concerns
@@ -85,9 +85,9 @@ def _environment(argv: Sequence[str]) -> dict[str, str] | None:
 def run(lab: Lab, argv: Sequence[str], *, stdin: str = "", concerns: Collection[str] = ()) -> str:
     """Run a command line to its end and return its output.
 
-    Raise Unavailable when it fails, when the lab stands still for too long, or when one of its
-    `concerns` can never become ready. The input is a file, for communicate loses the rest of its
-    input when called again after a timeout.
+    Raise Unavailable when it fails, when the lab stands still for too long, or when its `concerns`
+    are hopeless (signs.py). The input is a file, for communicate loses the rest of its input when
+    called again after a timeout.
     """
     shown = shlex.join(argv)
     vigil = Vigil(lab, f"`{shown}`", concerns)
@@ -117,7 +117,7 @@ def until(lab: Lab, purpose: str, condition: Callable[[], Result]) -> Result:
     """Call the condition repeatedly until it returns something true, and return that.
 
     `purpose` names in an error what was waited for: "the event NetworksAttachedLate". A condition
-    that raises Unavailable does not hold yet.
+    that raises Unavailable does not hold yet. Raise Unavailable when nothing moves any more.
     """
     vigil = Vigil(lab, purpose)
     while True:

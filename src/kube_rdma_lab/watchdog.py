@@ -1,7 +1,7 @@
 """Starts a machine anew whose console stays silent: two of them once said nothing for minutes.
 
-Stands between starting a machine (supervisor.py, bare/run.py) and following its console. A machine
-that ends or says `lab: failed` is no case for it: that is reported at once.
+It acts between the start of a machine (supervisor.py, bare/run.py) and its first boot stage. A
+machine that ends or says `lab: failed` is not restarted: that is reported at once.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def datagram(action: str, subsystem: str, devpath: str) -> bytes:
 
 
 def main() -> None:
-    """Read uevents from stdin, JSON lists of [action, subsystem, devpath], and send them."""
+    """Read uevents from stdin, a JSON list of [action, subsystem, devpath], and send them."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_KOBJECT_UEVENT) as kernel:
         for event in json.load(sys.stdin):
             kernel.sendto(datagram(*event), (0, 0))

@@ -16,7 +16,7 @@ from kube_rdma_lab.native import trees
 
 NETDEVS = "class/net"
 VIRTUAL = "devices/virtual/net"
-# What every node has, tree or not: their entries are what netlink tells of the cluster's interface.
+# Interfaces of every node, with or without a tree. Their folders are empty: netlink describes them.
 OWN = ("lo", "eth0")
 # What programs look for besides cards: node/native/init mounts it from the kernel's own /sys.
 PARTS = ("devices/system", "kernel", "module")

@@ -107,7 +107,7 @@ def of_this_machine() -> tuple[Hierarchy, ...]:
 def place(hierarchy: Hierarchy, name: str) -> Path:
     """Return the path at which a group called `name` can be made.
 
-    Raise Refused if no v2 group above it can pass controllers down.
+    A v2 group above it is made to pass its controllers down; raise Refused if none can.
     """
     if not hierarchy.is_v2:
         return hierarchy.own / name
@@ -135,7 +135,10 @@ def make(folder: Path, *, is_v2: bool) -> None:
 
 
 def _passes_down(folder: Path) -> bool:
-    """Make a v2 group pass controllers to groups in it; return False if it cannot."""
+    """Make a v2 group pass controllers to groups in it; return False if it cannot.
+
+    It cannot if it lacks one of NEEDED or holds processes.
+    """
     have = (folder / "cgroup.controllers").read_text().split()
     if not set(have) >= NEEDED:
         return False
@@ -150,7 +153,10 @@ def _passes_down(folder: Path) -> bool:
 
 
 def check() -> None:
-    """Make and remove a group in each hierarchy, as a test; raise Refused if that fails."""
+    """Make and remove a group in each hierarchy, as a test.
+
+    Raise Refused if a controller is missing or cannot be passed down.
+    """
     for hierarchy in of_this_machine():
         folder = place(hierarchy, f"kube-rdma-check-{os.getpid()}")
         make(folder, is_v2=hierarchy.is_v2)
@@ -179,14 +185,17 @@ def make_all(home: Path, nodes: Sequence[str]) -> None:
 
 
 def remove_all(home: Path) -> None:
-    """Remove the groups that the journal in `home` names, once their processes are gone."""
+    """Remove the groups that the journal in `home` names; raise as `remove` does."""
     with suppress(FileNotFoundError):
         for line in (home / JOURNAL).read_text().splitlines():
             remove(Path(line))
 
 
 def remove(folder: Path) -> None:
-    """Remove a group and all below it; raise Broken when a process stays in one of them."""
+    """Remove a group and all below it, once their processes are gone.
+
+    Raise Broken when one stays for EMPTY_SECONDS.
+    """
     deadline = time.monotonic() + EMPTY_SECONDS
     for path, _, _ in os.walk(folder, topdown=False):
         while not _gone(Path(path)):

@@ -1,4 +1,4 @@
-"""What happens to a card, as a change of the tree that shows it: a port, a whole function.
+"""Changes a sysfs tree as events at a card do: a port goes down or up, a PCI function leaves.
 
 Nothing here touches the kernel: replay.py makes the change and then announces it as the kernel
 would. A function that was pulled lies in a folder beside the tree, with the links that led to it,

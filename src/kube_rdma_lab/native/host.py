@@ -1,7 +1,7 @@
-"""Whether this machine's kernel can carry native nodes: each feature is tried, none is looked up.
+"""Checks whether this machine's kernel can run native nodes, feature by feature.
 
-kube_rdma_lab/preflight.py asks before anything is built. A try runs in namespaces of its own and
-leaves nothing but room for inotify instances, where there was too little.
+kube_rdma_lab/preflight.py calls it before anything is built. A try runs in namespaces of its own
+and leaves nothing behind, except a higher limit of inotify instances where it was too low.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the kubelets of native nodes can give pods at this very moment.
+"""Asks the kubelets of native nodes for the healthy shares that they have at this moment.
 
 After a plugin's registration the kubelet still has to read its list, and the API server shows the
-list of before until the kubelet reports again. A pod that comes in between is refused for good. So
-who waits for a resource (cluster.py) asks the kubelet too: this file is then a program inside of
-the lab, for a socket is reached through the /proc of its PID namespace.
+earlier list until the kubelet reports again. A pod that comes in between is refused for good. So
+cluster.py asks the kubelet too when it waits for a resource. This file is then a program inside
+of the lab: a kubelet's socket is reached through the /proc of the lab's PID namespace.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
 
 
 def until_offered(lab: Lab, nodes: Collection[NodeSpec], resource: str, count: int) -> None:
-    """Wait until each node's kubelet lists `count` healthy shares, allocated or not."""
+    """Wait until each node's kubelet lists `count` healthy shares of `resource`, allocated or not.
+
+    Raise Unavailable when nothing moves in the lab any more.
+    """
     if not nodes:
         return
     sockets = [f"/proc/{first_process(lab.home, node)}/root/{SOCKET}" for node in nodes]

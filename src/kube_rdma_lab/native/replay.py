@@ -1,8 +1,8 @@
-"""Lets something happen to the cards of a running native node, for people (`lab card`) and tests.
+"""Sets down or pulls simulated cards of a running native node, for people (`lab card`) and tests.
 
-The tree is changed first (changes.py), then it is announced: an interface that goes down, comes or
-goes is a real one, so the kernel announces that itself; of devices it is told what to announce
-(announce.py). Who looks then, sees the tree.
+The tree is changed first (changes.py), so whoever reads it after the announcement sees the change.
+An interface that goes down, comes or goes is a real one, which the kernel announces itself. For
+other devices the kernel is given the uevent to send (announce.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ETHERNET = "1\n"  # ARPHRD_ETHER
 
 
 def as_ethernet(lab: Lab) -> dict[Path, str]:
-    """Make IPoIB interfaces in nodes' trees look like Ethernet; return the original file texts."""
+    """Make IPoIB interfaces in nodes' trees look like Ethernet; return the earlier text by file."""
     folders = (lab.home / "nodes" / spec.name / "sys" for spec in lab.topology.natives)
     types = [path for folder in folders for path in folder.glob("class/net/ib*/type")]
     recorded = {path: path.read_text() for path in types}
@@ -33,9 +33,9 @@ def as_ethernet(lab: Lab) -> dict[Path, str]:
 
 
 class Replay:
-    """A native node's simulated cards, to unplug or set down.
+    """The simulated cards of a native node, which can be set down and pulled.
 
-    The constructor raises Refused without any.
+    The constructor raises Refused without any; methods raise it for an unknown device or address.
     """
 
     def __init__(self, lab: Lab, node: str) -> None:
@@ -60,7 +60,10 @@ class Replay:
         self._ports(device, up=True)
 
     def pull(self, name: str) -> str:
-        """Remove the function that `name` belongs to; return its address, for use with `plug`."""
+        """Remove the function that `name` belongs to; return its address, for use with `plug`.
+
+        Raise Refused as `changes.pull` does.
+        """
         before = cards.read(self._sysfs)
         gone = changes.pull(self._sysfs, self._stash, name)
         left = cards.read(self._sysfs)

@@ -1,8 +1,8 @@
-"""Writes a tree of sysfs to a folder, out of the one text that an example machine is.
+"""Writes a sysfs tree to a folder, from the one text that describes an example machine.
 
 trees.py writes one out for a native node; tests read their surveys from the same texts
-(tests/data/trees), and kube_rdma_testing/kernel/tree.py writes its own files through here. What a
-line of a text means is the product's to say, which reads the same texts in memory.
+(tests/data/trees), and kube_rdma_testing/kernel/tree.py writes its own files through here. The
+product defines the format of a text (recorded_text.py), and reads the same texts in memory.
 """
 
 from __future__ import annotations

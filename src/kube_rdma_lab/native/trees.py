@@ -32,7 +32,7 @@ def check(tree: str) -> None:
 
 
 def write(tree: str, target: Path) -> None:
-    """Write a sysfs tree to the folder `target`, which must not exist."""
+    """Write a sysfs tree to the folder `target`, which must not exist; raise as `check` does."""
     check(tree)
     if tree in names():
         unpack(machines.text_of(tree), target)

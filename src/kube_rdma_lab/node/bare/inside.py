@@ -1,10 +1,10 @@
 """Plugin of the pytest that runs in the bare machine: says how its tests go, while they go.
 
-Into the file `results`, the machine's second serial line, it writes one JSON object for each test
-that begins, one with the result when it has ended, and one without a name at the very end;
-kube_rdma_lab/bare/results.py reads them. Before the first test it waits for the file `modules`.
-Every few seconds it writes a sign of life. Of a test that does not end it tells where Python and
-the kernel stand, and then reports it, so that the outer run gives the machine up.
+Into the file `results`, the machine's second serial line or a file of its host, it writes one JSON
+object for each test that begins, one with the result when it has ended, and one without a name at
+the very end; kube_rdma_lab/bare/results.py reads them. Before the first test it waits for the file
+`modules`. Every few seconds it writes a sign of life. If a test does not end, it prints the stacks
+of Python and the kernel, and then reports it, so that the outer run gives the machine up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RUN = Path(os.environ["LAB_RUN"])  # where node/bare/init has put both files
 WORST_LAST = ("passed", "skipped", "failed")
 
 BEAT_SECONDS = 5.0  # between two signs of life
-# How many times as long as from the kernel's start to here a test may last.
+# A test may last so many times as long as the machine took from the kernel's start to here.
 LONG_STARTS = float(os.environ["LAB_LONG_STARTS"])
 STARTED = float(Path("/proc/uptime").read_text().split()[0])
 
@@ -50,7 +50,7 @@ def beat() -> None:
 
 
 def pytest_configure() -> None:
-    """Begin with the signs of life."""
+    """Start the thread that writes signs of life."""
     Thread(target=beat, daemon=True).start()
 
 
