@@ -1,8 +1,8 @@
 """The cables of a lab: which port of which leaf switch each card is plugged into, and moving them.
 
-The supervisor makes them of the topology and keeps them in a file of the lab's folder. lldp.py
-sends the frames of each port that has a cable in this file; `kube-rdma lab cable` changes the file
-and the bridges (network.py). A card whose topology names no leaf for it has no cable here.
+The supervisor makes them of the topology and keeps them in a file of the lab's folder. From that
+file lldp.py sends the frames of each port. `kube-rdma lab cable` changes the file and the bridges
+(network.py). A card whose topology names no leaf for it has no cable here.
 """
 
 from __future__ import annotations

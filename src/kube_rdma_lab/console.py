@@ -17,7 +17,7 @@ LOUDNESS = "loglevel=6 sysctl.kernel.printk=4"
 STAGE = "lab: stage "
 FAILED = "lab: failed "
 ENDED = re.compile(r"lab: (\S+) ended with code")
-# What a kernel says of a task that waits inside it (kernel/hung_task.c), every two minutes.
+# What a kernel logs every two minutes of a task that waits inside it (kernel/hung_task.c).
 BLOCKED = re.compile(r"INFO: task (\S+) blocked for more than (\d+) seconds")
 # A task that the kernel reports twice holds or waits for a lock that nobody releases.
 HUNG_SECONDS = 240

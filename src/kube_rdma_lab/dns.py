@@ -1,8 +1,8 @@
 """Names of Services and pods: CoreDNS beside the API server, at the pods' nameserver address.
 
-control_plane.py runs it in the supervisor's namespace, where the other programs of the control
-plane are, because a pod of its own would cost an emulated node memory and time. So the Service
-kube-system/kube-dns selects no pods: an EndpointSlice sends it to the control plane's address.
+control_plane.py runs it in the supervisor's namespace, beside the other programs of the control
+plane: a pod would cost an emulated node memory and time. So the Service kube-system/kube-dns
+selects no pods; an EndpointSlice names the control plane's address.
 """
 
 from __future__ import annotations

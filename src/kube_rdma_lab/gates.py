@@ -26,7 +26,7 @@ def known(text: str) -> frozenset[str]:
 
 
 def of(program: str, topology: Topology, binaries: Path) -> dict[str, bool]:
-    """Return those of a topology's feature gates that a program knows."""
+    """Return a topology's feature gates as far as a program knows them."""
     if not topology.feature_gates:
         return {}
     listed = known(ask([binaries / program, "--help"]))

@@ -1,7 +1,7 @@
 """Starts, finds, enters and ends labs, as users and tests ask for it.
 
-Runs in the caller's process. `up` builds what is missing, then starts the supervisor detached
-and follows it until the nodes are Ready; everything else finds the running lab by its state.
+Runs in the caller's process. `up` builds missing parts, then starts the supervisor detached and
+follows it until the nodes are Ready. Everything else finds the running lab by its state.
 """
 
 from __future__ import annotations
@@ -184,9 +184,9 @@ def _start(
 ) -> None:
     """Start the supervisor in namespaces of its own and follow it until the lab is ready.
 
-    It inherits the lock and the host's socket. Two pipes bind it to the caller: until the lab is
-    ready, the end of its stdin (the caller was interrupted or killed) ends the boot; the end of
-    its stdout tells that it is gone.
+    It inherits the lock and the host's socket. Two pipes bind it to the caller. Until the lab is
+    ready, the end of its stdin (the caller was interrupted or killed) ends the boot. The end of its
+    stdout means that it is gone.
     """
     detached = ("setsid", "--fork")
     isolated = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--")

@@ -1,10 +1,10 @@
 """The lab's wires: one bridge for the cluster, one per rail, an end for every NIC of every node.
 
-A leaf switch is a bridge for each rail, and the rail's own bridge connects them as a spine does:
+A leaf switch is a bridge for each rail, and the rail's own bridge connects them as a spine does. So
 cards of a rail reach each other wherever they are plugged in (cables.py), and rails stay apart.
 
-All of it is made in the supervisor's own network namespace and vanishes with it, so names and
-addresses need not differ between two labs on one machine.
+All of it is made in the supervisor's own network namespace and vanishes with it. So two labs on one
+machine may have the same names and addresses.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measures this machine's pace: how slow it is now, compared with the reference machine.
 
 Limits of the lab's waits are seconds of the reference, which are multiplied by the pace. It is
-measured before a lab boots, and once more before a wait is given up (patience.py), because other
-work may have begun on the machine meanwhile.
+measured before a lab boots, and once more before a wait is given up (patience.py). Other work may
+have begun on the machine meanwhile.
 """
 
 from __future__ import annotations

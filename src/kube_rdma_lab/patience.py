@@ -1,7 +1,7 @@
 """Decides when a wait is in vain: nothing new for too long, measured in this machine's own pace.
 
-A wait asks again and again whether its condition holds, and gives Patience the facts that it sees
-meanwhile: events, states, the size of a log. Facts that were seen before are no news, so what fails
+A wait asks again and again whether its condition holds. Meanwhile it gives Patience the facts that
+it sees: events, states, the size of a log. Facts that were seen before are no news, so what fails
 the same way endlessly, or swings to and fro, ends the wait too.
 
 A starved or stopped machine delays the waiting process as well. So no more than MOST_BETWEEN_LOOKS

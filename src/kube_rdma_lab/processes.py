@@ -83,7 +83,7 @@ class Program:
         await self.start()
 
     async def pause(self) -> None:
-        """Stop the program until `resume`, which does not count as a loss."""
+        """Stop the program until `resume`; its end does not count as a loss."""
         self._is_wanted.clear()
         await self.stop()
 

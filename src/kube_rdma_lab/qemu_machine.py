@@ -70,8 +70,8 @@ def pci_tree(node: NodeSpec) -> list[str]:
     """Return options for a PCIe root per socket, the switches below, and every function.
 
     A switch is a port of the root with an upstream port in it; `chassis` tells ports apart. Only
-    ghosts sit below switches: the firmware pads the 64-bit windows of cards, which beside a
-    ghost's 32-bit window would fill the space below 4 GiB.
+    ghosts sit below switches. The firmware pads the 64-bit windows of cards, which beside a ghost's
+    32-bit window would fill the space below 4 GiB.
     """
     placed = functions(node)
     argv: list[str] = []

@@ -30,7 +30,7 @@ REFUSED = "Refused"  # how the reasons of kube-rdma's events end that need a cha
 
 
 def facts(documents: Mapping[str, Sequence[Object]]) -> Iterator[Hashable]:
-    """Yield facts about a cluster; `documents` are its objects, listed by their PATHS' name.
+    """Yield facts about a cluster; `documents` are its objects by the names of PATHS.
 
     Times, counts and other numbers of an event are left out: the same event again is no news.
     """
@@ -137,7 +137,7 @@ def _dead_end(container: Object) -> str | None:
 
 
 def _when(event: Object) -> str:
-    """Return the time of an Event's last occurrence; an event of either API has it elsewhere."""
+    """Return the time of an Event's last occurrence, which the Event APIs have in other fields."""
     return event.get("lastTimestamp") or event.get("eventTime") or ""
 
 

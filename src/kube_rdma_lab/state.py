@@ -1,7 +1,7 @@
 """Keeps the state of each lab on disk: one folder per name, one lock, one small file.
 
-The lock is held by whoever boots or runs the lab and is gone with that process, however it ends;
-so a folder without a held lock is a leftover, and nothing has to be guessed from process ids.
+The lock is held by the process that boots or runs the lab, and is gone with it, however it ends. So
+a folder without a held lock is a leftover, and nothing has to be guessed from process ids.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def write(folder: Path, state: State) -> None:
 
 
 def update(folder: Path, **changes: object) -> None:
-    """Change the given fields of a lab's state; raise Broken if it cannot be read."""
+    """Change the given fields of a lab's state; raise Broken if there is no state to read."""
     current = read(folder)
     if current is None:
         raise Broken(f"{folder}/state.json has vanished from under a running lab")

@@ -1,7 +1,7 @@
 """The one process that owns a running lab.
 
 `kube-rdma lab up` starts it detached, in network, mount and PID namespaces of its own, and reads
-its progress from a pipe. Everything of the lab is below it: when it goes, by request or by force,
+its progress from a pipe. Everything of the lab is below it. When it ends, by request or by force,
 the kernel takes processes, taps, bridges and mounts with it (docs/decisions/0004).
 """
 

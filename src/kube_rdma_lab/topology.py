@@ -1,8 +1,8 @@
 """The nodes of a lab as data: their cards, ghosts, and every address derived from them.
 
-The first value in the flow: supervisor.py boots a Topology, machine.py turns one NodeSpec into a
-machine's command line, node_files.py into the files the node finds at boot. People write their own
-in a file, which topology_file.py reads.
+A Topology is the first value in the flow: supervisor.py boots it. A NodeSpec becomes a machine's
+command line (machine.py) and the files that the node finds at boot (node_files.py). People write
+their own topology in a file, which topology_file.py reads.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class RdmaNic:
 class GpuGhost:
     """A PCI device of display class that stands in for a GPU.
 
-    It hangs from the PCIe root of its socket: below the switch of number `switch`, counted over
-    the whole node, or (0) on a port of its own.
+    It hangs from the PCIe root of its socket, below the switch of number `switch`, or (0) on a port
+    of its own. Switches are counted over the whole node.
     """
 
     numa_node: int
@@ -103,7 +103,7 @@ class NodeSpec:
     All fields from `nics` to `rdma_at_boot` are a machine's. Without the last it boots with no RDMA
     module, and its lab has images of drivers that load them (build/drivers.py). `tree` is a native
     node's: its cards, as native/trees.py finds them by name or by folder; empty for none. `leaves`
-    are the leaf switches of the cards of both, in their order; a card without one is on its rail's
+    are the leaf switches of the cards of both, in their order. A card without one is on its rail's
     bridge, which sends no LLDP.
     """
 

@@ -1,7 +1,7 @@
 """Reads a topology that a user wrote: YAML or JSON in, a Topology out, or every fault of it.
 
-`lab up --topology FILE` asks it; from then on the lab knows the topology by its `reference`, so a
-later change of the file changes no running lab. Faults carry line, field, what is allowed there.
+`lab up --topology FILE` calls it. From then on the lab knows the topology by its `reference`, so a
+later change of the file changes no running lab. Faults name line, field and the allowed values.
 """
 
 from __future__ import annotations

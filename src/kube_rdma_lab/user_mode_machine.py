@@ -26,10 +26,10 @@ def wire(position: int) -> str:
 
 
 def wires(node: NodeSpec) -> list[str]:
-    """Return options for a node's network wires: the cluster's first, then those of cards.
+    """Return options for a node's network wires: the cluster's first, then one for each card.
 
-    The file descriptors of the latter are opened by wires.py. A card has its own MAC; its wire has
-    another.
+    The file descriptors of the cards' wires are opened by wires.py. A wire's MAC differs from its
+    card's.
     """
     cluster = f"{wire(0)}:transport=raw,ifname={end(node, 0)},mtu=1500,mac={node.mac(0)}"
     rails = (

@@ -1,7 +1,7 @@
 """Waiting for something in a running lab, for as long as anything moves there.
 
-No wait has a deadline of its own: it ends when its condition holds, when the condition can never
-hold (signs.py), or when nothing new was seen for longer than this machine needs (patience.py).
+No wait has a deadline of its own. It ends when its condition holds, can never hold (signs.py), or
+when nothing new was seen for longer than this machine needs (patience.py).
 """
 
 from __future__ import annotations

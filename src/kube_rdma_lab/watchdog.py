@@ -28,7 +28,7 @@ async def awake(
 ) -> None:
     """Wait until a machine has booted; restart it if its console is silent for `silent` seconds.
 
-    After RESTARTS of them it may be silent for LAST_SECONDS: then it is slow, and one more start
+    After RESTARTS restarts it may be silent for LAST_SECONDS. Then it is slow, and one more start
     would only throw away what it has done. Seconds are multiplied by `slowness`.
     """
     seconds = silent * max(1.0, slowness)

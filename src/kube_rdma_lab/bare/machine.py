@@ -1,7 +1,7 @@
 """QEMU's command line for the bare machine: hardware for a survey to find, no network outside.
 
-Two sockets with a card each; a ghost of a GPU (a display without a driver) on the first, an SR-IOV
-card (igb) on the second. The cards are plugged into one hub inside QEMU, so the machine needs
+Two sockets with a card each. The first has a ghost of a GPU too (a display without a driver), the
+second an SR-IOV card (igb). The cards are plugged into one hub inside QEMU, so the machine needs
 nothing of the host's network. Results leave it on a second serial line.
 """
 

@@ -85,9 +85,9 @@ def unpack(tree: DebianTree, target: Path, shell: Shell) -> tuple[Package, ...]:
 def installed(tree: Path) -> tuple[Package, ...]:
     """Return a tree's packages, sorted by name, from the lists of apt that `strip` removes.
 
-    dpkg knows those that were installed. Those that were only unpacked lie in apt's cache, under
-    their name, version and architecture, with `%3a` for a colon. apt has compared the digest of
-    each file with the index, which Debian signs. Raise Broken if the index lacks a package.
+    dpkg knows the packages that were installed. Files of those that were only unpacked lie in apt's
+    cache, called by name, version and architecture, with `%3a` for a colon. apt has compared each
+    file's digest with the index, which Debian signs. Raise Broken if the index lacks a package.
     """
     wanted = set(_configured(tree / "var/lib/dpkg/status"))
     for file in (tree / "var/cache/apt/archives").glob("*.deb"):

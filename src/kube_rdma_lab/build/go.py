@@ -1,6 +1,6 @@
 """Kubernetes, etcd, containerd, CoreDNS and the CNI plugins, built from Go modules.
 
-One `go build` per module of modules/ for all of its tools; the versions come from the go.mod
+One `go build` per module of modules/ makes all of its tools. The versions come from the go.mod
 files alone, the stamps inside the binaries too. Nothing is downloaded but Go modules, whose
 digests stand in go.sum. A module whose tool is itself (coredns) brings its own main.
 """

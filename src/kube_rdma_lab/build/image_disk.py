@@ -2,7 +2,7 @@
 
 Importing images in an emulated node takes minutes; the host's own containerd does it in seconds.
 Every machine gets a copy-on-write disk on top, mounted at /var/lib/containerd, and finds its
-images; a native node links to the layers in the folder (node/native/init).
+images. A native node links to the layers in the folder (node/native/init).
 """
 
 from __future__ import annotations

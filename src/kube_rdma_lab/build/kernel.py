@@ -1,9 +1,9 @@
 """The node's kernel: which one, fetched from Debian, with the modules that modules.txt names.
 
-Soft-RoCE inside network namespaces exists from Linux 7.1 on, so the kernel is the one that
-`linux-image-amd64` of the backports depends on: a set of packages released together, unlike the
-newest name in the archive. Which one that is gets resolved once and stays resolved until the user
-asks for an update, so a lab that was built never needs the network again.
+Soft-RoCE inside network namespaces exists from Linux 7.1 on, so the kernel comes from backports. It
+is the one that `linux-image-amd64` depends on: a set of packages released together, unlike the
+newest name in the archive. It is looked up once and kept until the user asks for an update. So a
+lab that was built never needs the network again.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def build(store: Store, resolved: Resolved, archive: debian.Archive) -> Kernel:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Parse a list of kernel modules; raise Refused for a line that is not one with a reason."""
+    """Parse a list of kernel modules; raise Refused unless each line is a module with a reason."""
     entries = []
     for number, line in enumerate(text.splitlines(), 1):
         entry, _, reason = line.partition("#")

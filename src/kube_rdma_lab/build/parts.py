@@ -149,7 +149,7 @@ def build(
     update: bool = False,
     archives: Sequence[Path] = (),
 ) -> Parts:
-    """Build what is missing of a demand's parts, remove old versions, and return the parts.
+    """Build the missing parts of a demand, remove old versions of parts, and return the demand's.
 
     Without a demand it is for machines and native nodes. `bin_dir` gives ready-made binaries
     instead of building them; `update` asks Debian for newer packages; `archives` are image files

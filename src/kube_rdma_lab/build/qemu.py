@@ -1,7 +1,7 @@
 """QEMU of a newer Debian, run beside the machine's own libraries without a chroot.
 
 Debian 12's QEMU, 7.2, has no SR-IOV card `igb`; trixie's 10.0 has. Its tree is only unpacked. The
-programs start through the tree's own dynamic loader, so they see its C library, and yet open the
+programs start through the tree's own dynamic loader, so they see its C library. Yet they open the
 machine's files, taps and /dev/kvm under their usual names.
 """
 

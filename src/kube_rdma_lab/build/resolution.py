@@ -31,9 +31,10 @@ def stamp(*, update: bool) -> str:
 
 
 def current_kernel(store: Store, *, update: bool) -> kernel.Resolved:
-    """Return the kernel to boot; ask the archive if `update`, or unless the store has the last one.
+    """Return the kernel to boot: the last one found, or the archive's current one.
 
-    Raise as `kernel.resolve` does.
+    The archive is asked if `update`, or if the store lacks the last one. Raise as `kernel.resolve`
+    does.
     """
     path = cache_root() / "kernel.json"
     cached = _read(path)

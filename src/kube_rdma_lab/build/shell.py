@@ -1,9 +1,9 @@
 """Running the builders' programs: output to the artifact's log, nothing left behind.
 
 Everything in this folder that starts a program does it through `Shell`, or through `ask` if it
-wants a short answer. As root each program of a Shell runs in a process and mount namespace of its
-own that ends with the builder, even if that is killed. So no half-finished installer can go on
-writing to a folder that the next builder owns.
+wants a short answer. As root each program of a Shell runs in its own PID and mount namespaces,
+which end with the builder, even if that is killed. So no half-finished installer can go on writing
+to a folder that the next builder owns.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The root disk of the bare machine: the node's Debian and kernel, with Python and pytest.
 
 Kernel tests run on it (bare/). It needs nothing of Kubernetes, so a fresh checkout has it in a
-minute or two, not after the compiler. Sources and tests are not on it: they travel with each run,
-the sources compiled, for the emulated machine would take half a minute for it. Two other roots have
-SELinux's policy besides, which takes longer than all else; only the tests of SELinux boot them.
+minute or two, not after the compiler. Sources and tests are not on it: they travel with each run.
+The sources travel compiled, for the emulated machine would take half a minute for it. Two other
+roots have SELinux's policy besides, which takes longer than all else; only the tests of SELinux
+boot them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The user-mode kernel: Linux as a program of this machine, made from Debian's own source.
 
-The bare machine runs most of its tests on it (bare/): programs in it run on the processor itself,
-and only their system calls and faults cost more. It is the version of the machines' kernel with
+The bare machine runs most of its tests on it (bare/). Programs in it run on the processor itself,
+and only their system calls and faults cost more. It has the version of the machines' kernel with
 another configuration, user_mode/kernel.config, and with the cards of user_mode/soft_card.c.
 """
 

@@ -1,8 +1,8 @@
 """Installing locked wheels into a bare folder, with uv and the machine's own pip settings.
 
-product.py fills the image's dependency layer with it, testroot.py the root of kernel tests. uv
-reads no pip configuration; whoever set an index or a certificate for pip means the lab too, as
-tools/bootstrap sees it.
+The image (product.py) and the root of kernel tests (testroot.py) get their dependencies by it. uv
+reads no pip configuration, so an index or a certificate that is set for pip is passed on to uv, as
+tools/bootstrap does.
 """
 
 from __future__ import annotations

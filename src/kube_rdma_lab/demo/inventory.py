@@ -1,8 +1,7 @@
 """Lists the objects of the demo's lab when its table is printed, and those that were added since.
 
-demo/main.py writes the list down; `kube-rdma lab down --if-only-demo`, which `make test` begins
-with, ends the lab only where nothing was added: objects of the cluster that a person made are not
-thrown away, whatever they are.
+`kube-rdma lab demo` writes the list down. `kube-rdma lab down --if-only-demo`, with which `make
+test` begins, ends the lab only where nothing was added. So no object that a person made is lost.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def write(lab: Lab) -> None:
 def end(name: str) -> str:
     """End the lab if it has only the demo's objects; return a sentence for users.
 
-    It is empty if no lab runs.
+    The sentence is empty if no lab runs.
     """
     try:
         lab = labs.find(name)

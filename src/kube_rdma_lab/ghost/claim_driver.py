@@ -1,11 +1,13 @@
 """The ghosts' claim driver: every GPU of the node is a device of driver gpu.nvidia.com.
 
-Runs in a pod of each node that shows GPUs (claims.yaml), on the product's image: it publishes a
+Runs in a pod of each node that shows GPUs (claims.yaml), on the product's image. It publishes a
 ResourceSlice with attributes that NVIDIA's driver gives (cmd/gpu-kubelet-plugin/deviceinfo.go), and
 tells the kubelet that each claim is prepared. A ghost computes nothing, so a container gets no
-device node: only the kubelet records its claim. With OFFERS=cards it stands for DRANET in the same
-way (card_claims.yaml): every RDMA device is one of driver dra.net, with the attributes of
-kubernetes-sigs/dranet pkg/apis/attributes.go, and nothing is attached to a pod.
+device node: only the kubelet records its claim.
+
+With OFFERS=cards it stands for DRANET in the same way (card_claims.yaml). Every RDMA device is then
+one of driver dra.net, with the attributes of kubernetes-sigs/dranet pkg/apis/attributes.go. Nothing
+is attached to a pod.
 """
 
 from __future__ import annotations

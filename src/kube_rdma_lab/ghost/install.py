@@ -1,7 +1,7 @@
 """Puts the ghosts' device plugin on a running lab, or their claim driver.
 
-`lab up` does it once the nodes are Ready and does not wait: starting Python takes emulated nodes
-ten seconds that `lab demo` would have to share, so the demo does it at its very end.
+`lab up` installs the plugin once the nodes are Ready, and does not wait for it. `lab demo` does so
+at its very end: emulated nodes take ten seconds to start Python.
 """
 
 from __future__ import annotations

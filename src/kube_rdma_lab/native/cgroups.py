@@ -1,9 +1,9 @@
 """Control groups of native nodes: a folder per lab and node, below the group of who starts them.
 
-A node gets a cgroup namespace rooted in its own folders, so kubelet and runtime find what they
-would find on a machine of their own. Namespaces end with their processes, these folders do not: the
-supervisor writes their names down before it makes them (JOURNAL), and removes them when it ends;
-after a kill the next `up` or `down` does. Both versions are served, as the host has them mounted:
+A node gets a cgroup namespace rooted in its own folders, so kubelet and runtime find groups as on a
+machine of their own. Namespaces end with their processes, these folders do not. So the supervisor
+writes their names down before it makes them (JOURNAL), and removes them when it ends. After a kill
+the next `up` or `down` does. Both versions are served, as the host has them mounted:
 
     v1   a hierarchy per controller; a folder in each below our own
     v2   one hierarchy; the nearest group at or above our own whose controllers can be passed down,
@@ -34,7 +34,7 @@ _REMEDY = "Use a topology of machines, or give this machine all of them (mount |
 class Hierarchy:
     """A mounted hierarchy of control groups: mount point, controllers and this process's group.
 
-    `controllers` are those of v1; a v2 hierarchy has none here and lists them in a file.
+    `controllers` are the mounted ones of v1; a v2 hierarchy has none here and lists them in a file.
     """
 
     mount: Path

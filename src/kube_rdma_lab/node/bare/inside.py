@@ -1,10 +1,11 @@
-"""Plugin of the pytest that runs in the bare machine: says how its tests go, while they go.
+"""Plugin of the pytest that runs in the bare machine: reports tests as they begin and end.
 
-Into the file `results`, the machine's second serial line or a file of its host, it writes one JSON
-object for each test that begins, one with the result when it has ended, and one without a name at
-the very end; kube_rdma_lab/bare/results.py reads them. Before the first test it waits for the file
-`modules`. Every few seconds it writes a sign of life. If a test does not end, it prints the stacks
-of Python and the kernel, and then reports it, so that the outer run gives the machine up.
+The file `results` is the machine's second serial line, or a file of its host. It gets a JSON object
+when a test begins, one with the result when it has ended, and one without a name at the very end.
+They are read by kube_rdma_lab/bare/results.py. Every few seconds a sign of life is written.
+
+Before the first test the plugin waits for the file `modules`. If a test does not end, it prints the
+stacks of Python and the kernel, and then reports it. The outer run then gives the machine up.
 """
 
 from __future__ import annotations
