@@ -39,7 +39,8 @@ class Kind:
 class Kinds:
     """The kinds of one API server, which are read again when an unknown one is asked for.
 
-    Raise UnknownKindError if it is unknown even then, Unavailable if the server does not answer.
+    Methods raise UnknownKindError if it is unknown even then, and Unavailable if the server does
+    not answer.
     """
 
     def __init__(self, client: ApiClient) -> None:
