@@ -36,7 +36,7 @@ _BLOCKS = 64  # of a large pool; more addresses than any test asks for
 
 
 class FakeAddresses:
-    """A fake NodeAddresses in memory; while `failing` is set, every call raises it."""
+    """A fake NodeAddresses in memory; `add`, `delete` and `check` raise `failing` if it is set."""
 
     def __init__(self, pools: Iterable[IPPool], node: str = "node") -> None:
         self.failing: KubeError | None = None
@@ -53,7 +53,7 @@ class FakeAddresses:
         self._state = extend_right(state, 0.0, float("inf"))
 
     async def add(self, request: AddressRequest) -> GrantedAddresses:
-        """Grant addresses and keep their record; raise Refused if a pool is full."""
+        """Grant addresses and keep their record; raise Refused if a pool is full or not allowed."""
         self._refuse_failing()
         refuse_namespace(request, self._pools)
         state, answer = grant(self._state, request, self._catalog, self.now())

@@ -1,7 +1,7 @@
 """A small cluster in memory in whose pods perftest runs: kubelet, shell and figures of a test.
 
-It knows the commands that verify/pairs starts, and fails at all others. A client whose
-server does not listen cannot connect, and no server serves twice.
+It knows the commands that verify/pairs starts, and takes every other one for the probe of devices.
+A client whose server does not listen cannot connect, and no server serves twice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Deadlines:
 
     @asynccontextmanager
     async def __call__(self, seconds: float) -> AsyncIterator[None]:
-        """Limit the time of the command in the `with`, which passes when `pass_all` is called."""
+        """Limit the time of the command in the `with`; it is over when `pass_all` is called."""
         entry = seconds, asyncio.timeout(None)
         self._running.append(entry)
         try:
@@ -67,11 +67,13 @@ _WORD = re.compile(r"ib_\w+ .*")
 
 @dataclass
 class PerftestCluster:
-    """A fake cluster with perftest in its pods; pairs measure `figures`, in Gb/s.
+    """A fake cluster with perftest in its pods.
 
-    Nodes that are `full` start no pod, those `over_quota` accept none, those without the image pull
-    none. `rails` has the devices of pods by node, one for other nodes; bad cards, by node and
-    device, have their own figure. `meanwhile` is called as each measurement begins.
+    A pair, "client server", measures its entry of `figures` or `figure`, in Gb/s; with None it
+    fails. `bad_cards`, by node and device, have a figure of their own. `rails` has the devices of
+    pods by node, and other nodes have one; pods and nodes `without_devices` have none. Nodes that
+    are `full` start no pod, nodes `without_image` pull no image, and nodes `over_quota` accept no
+    pod. `meanwhile` is called as each measurement begins.
     """
 
     server: FakeServer = field(default_factory=FakeServer)
@@ -203,7 +205,7 @@ class KubeletLine(ClientLine):
         self._cluster = cluster
 
     async def send(self, request: ApiRequest) -> Answer:
-        """Send a request; a pod that it creates runs at once, or never if its node is full."""
+        """Send a request; a pod that it creates runs at once if its node can start it."""
         if (request.verb, request.resource) != ("create", "pods"):
             return await super().send(request)
         document = msgspec.json.decode(request.body)

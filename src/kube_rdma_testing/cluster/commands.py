@@ -1,7 +1,7 @@
 """Commands in the pods of an API server in memory: exec's channels, as kubelet and runtime do it.
 
-A test gives the program; whoever asks for a command gets a Websocket to one run of it. As of the
-real one, stdin has no end in v4.
+A test gives the program; whoever asks for a command gets a Websocket to one run of it. As at a real
+API server, stdin cannot be closed in v4.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kube_client.wire import ApiRequest
 from kube_rdma_testing.cluster.store import Refusal
 
 Program: TypeAlias = "Callable[[PodCommand], Awaitable[int]]"
-"""Runs one command and returns its exit code."""
+"""A function that runs one command and returns its exit code."""
 
 
 class PodCommand:
@@ -33,7 +33,7 @@ class PodCommand:
         self._out: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def read_until(self, end: str) -> str:
-        """Return stdin up to the line `end`, or all of it."""
+        """Return stdin up to and with the line `end`, or all of it if there is none."""
         text = ""
         while end not in text.splitlines():
             piece = await self._stdin.get()
@@ -43,11 +43,11 @@ class PodCommand:
         return text
 
     def print(self, text: str) -> None:
-        """Write a text to the client as the command's stdout."""
+        """Write a line to the client as the command's stdout."""
         self._out.put_nowait(bytes((STDOUT,)) + f"{text}\n".encode())
 
     def complain(self, text: str) -> None:
-        """Write a text to the client as the command's stderr."""
+        """Write a line to the client as the command's stderr."""
         self._out.put_nowait(bytes((STDERR,)) + f"{text}\n".encode())
 
     async def send(self, message: bytes) -> None:

@@ -1,7 +1,7 @@
 """Who owns which field of an object, for the fake API server: merge and server-side apply.
 
-A field is a path of names down to anything but a map; a list is one field, as in the schema of
-a custom resource that does not say otherwise. Follows structured-merge-diff in what it refuses: a
+A field is a path of names down to anything but a map. A list is one field, as in the schema of a
+custom resource that does not say otherwise. Follows structured-merge-diff in what it refuses: a
 field that another manager owns with another value is a conflict unless it is forced.
 """
 

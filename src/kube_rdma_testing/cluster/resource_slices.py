@@ -24,7 +24,7 @@ _NOW = "2026-01-01T00:00:00Z"
 
 
 def kept(document: Document, old: Document | None, gates_off: Collection[str]) -> Document:
-    """Return a slice as the server stores it, without fields of disabled gates, with its times.
+    """Return a slice as the server stores it: without fields of disabled gates, taints with a time.
 
     A field whose gate is off stays if the object had such a field already.
     """

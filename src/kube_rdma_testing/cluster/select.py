@@ -24,7 +24,10 @@ _COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
 
 
 def matches(request: ApiRequest, resource: ServedResource, document: Document) -> bool:
-    """Return whether an object matches a request's selectors; raise Refusal (400) for a bad one."""
+    """Return whether an object matches a request's namespace and selectors.
+
+    Raise Refusal (400) for a selector that is malformed or not supported.
+    """
     meta = document["metadata"]
     query = dict(request.query)
     if request.namespace and meta.get("namespace") != request.namespace:

@@ -1,6 +1,6 @@
 """An API server in memory for the real client: `Cluster(server.line())` is all that a test needs.
 
-It refuses what the real one refuses (the contract tests run on both) and hurts on demand. Faults
+It refuses what the real one refuses (the contract tests run on both). Faults that a test sets
 belong to a line, the transport of one client: one node can be cut off while another works.
 """
 
@@ -44,12 +44,12 @@ class FakeServer:
     """A fake API server that serves nodes, pods, Events and the `kinds` that a test adds.
 
     `forbidden` holds pairs of verb and resource (``("update", "ippools/status")``) that RBAC does
-    not allow, or with ``*/`` before the resource: not of all namespaces at once, or ``team/``: not
-    in that namespace. `escalating` are such pairs of which a review of the user's rights does not
-    know, as RBAC's check of escalations. `protected` are pods, by namespace and name, that a
-    PodDisruptionBudget
-    holds. `gates_off` are feature gates, whose fields of ResourceSlices are dropped. `undefined`
-    holds pairs of resource and field of the status that its definition does not have.
+    not allow. ``*/`` before the resource forbids only requests for all namespaces at once, and
+    ``team/`` only those in that namespace. `escalating` are such pairs that a review of the user's
+    rights allows nevertheless, as where RBAC refuses an escalation. `protected` are pods, by
+    namespace and name, whose eviction a PodDisruptionBudget refuses. `gates_off` are disabled
+    feature gates, whose fields of ResourceSlices are dropped. `undefined` holds pairs of resource
+    and status field that its definition does not have.
     """
 
     def __init__(self, kinds: Iterable[ObjectKind[Any, Any]] = ()) -> None:
@@ -60,7 +60,7 @@ class FakeServer:
         self.protected: set[tuple[str, str]] = set()
         self.gates_off: set[str] = set()
         self.undefined: set[tuple[str, str]] = set()
-        self.program: Program | None = None  # what every command in a pod is
+        self.program: Program | None = None  # runs every command in a pod
         self.git_version = "v1.36.3"
         self.establishes = True  # a new definition is served at once, else by `establish`
         self.lines: list[ClientLine] = []
@@ -137,7 +137,7 @@ class FakeServer:
             line.break_watches()
 
     def handle(self, request: ApiRequest) -> Answer:
-        """Answer a request; a refused one is answered with a Status."""
+        """Answer a request: with a Status if refused, with plain text for an unknown resource."""
         try:
             return Answer(200, msgspec.json.encode(self._serve(request)))
         except Refusal as refusal:
@@ -197,7 +197,7 @@ class FakeServer:
     def joined(
         self, request: ApiRequest, protocols: Sequence[str]
     ) -> AbstractAsyncContextManager[PodCommand]:
-        """Run a command in a pod; raise Refusal if the pod is missing or the request is invalid."""
+        """Run a command in a pod; raise Refusal without the pod, or if the request is refused."""
         self.store.get(Key(self.resource(request), request.namespace, request.name))
         if self.program is None:
             raise Refusal(400, "BadRequest", "container not found")
@@ -234,7 +234,7 @@ class FakeServer:
         return store.merge(key, body, manager, part, strategic=strategic)
 
     def _check_space(self, key: Key) -> None:
-        """Raise Refusal (404) without the object's namespace, where namespaces are served."""
+        """Raise Refusal (404) if the object's namespace is missing and namespaces are served."""
         spaces = [one for one in self._resources.values() if one.full == "namespaces"]
         if key.namespace and spaces and Key(spaces[0], "", key.namespace) not in self.store.objects:
             message = f'namespaces "{key.namespace}" not found'
@@ -244,7 +244,7 @@ class FakeServer:
     def _judged(self, key: Key, body: Document) -> Document:
         """Return a slice as the server stores it; raise Refusal (422) if it is invalid.
 
-        Objects of other kinds are not judged.
+        Objects of other kinds are returned as they are.
         """
         old, why = self.store.objects.get(key), list[str]()
         if key.resource.plural == "resourceslices":
@@ -303,10 +303,10 @@ class _ServedWatch:
 class ClientLine:
     """A client's transport to the fake server, with faults that a test sets.
 
-    `lose`: so many requests are carried out while their answers get lost. `repeat`: so many are
-    delivered twice, the second answer counts. `fail`: these statuses answer the next requests,
-    which have no effect. `busy`: these seconds of Retry-After, with 429, answer the next ones,
-    without effect too. `local` is the client's own address.
+    The next `lose` requests are carried out, but their answers get lost. The next `repeat` ones are
+    delivered twice, and the second answer counts. `busy` has the seconds of Retry-After with which
+    the next requests are answered 429, `fail` the statuses that answer the next ones. Such requests
+    have no effect. `local` is the client's own address.
     """
 
     def __init__(self, server: FakeServer) -> None:
@@ -335,12 +335,12 @@ class ClientLine:
         return len(self._watches)
 
     def end_watches(self, of: ServedResource | None = None) -> None:
-        """End the client's open watches, or those of one resource, as a server does."""
+        """End the client's open watches, or only one resource's, as a server does."""
         for watch in self._of(of):
             watch.end()
 
     def break_watches(self, of: ServedResource | None = None) -> None:
-        """Break the connections of the client's open watches, or of those of one resource."""
+        """Break the connections of the client's open watches, or only of one resource's."""
         for watch in self._of(of):
             watch.broken = True
         self.wake()
@@ -360,7 +360,10 @@ class ClientLine:
         return self.local if self.requests else None
 
     async def send(self, request: ApiRequest) -> Answer:
-        """Send a request to the server, with the faults that are set, and return its answer."""
+        """Send a request to the server and return its answer, with the faults that are set.
+
+        Raise Unavailable if the network is cut or the answer gets lost.
+        """
         await asyncio.sleep(0)  # others run in between, as on a network
         if (refused := self._meet(request)) is not None:
             return refused

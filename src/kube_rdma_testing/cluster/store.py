@@ -95,7 +95,7 @@ class ObjectStore:
         self._owners: dict[Key, ff.Owners] = {}
 
     def copy(self) -> ObjectStore:
-        """Return a store of the same objects, whose changes stay there, as those of a dry run."""
+        """Return a store of the same objects, which a dry run changes in place of this one."""
         made = ObjectStore(lambda: None)
         made.revision, made.objects, made._owners = (
             self.revision,
@@ -111,7 +111,7 @@ class ObjectStore:
         return self.objects[key]
 
     def create(self, key: Key, document: Document, manager: str) -> Document:
-        """Create an object; raise Refusal, 409 if its name is taken and 422 if it is invalid."""
+        """Create an object; raise Refusal, 409 for a taken name and 422 for an invalid one."""
         check_name(key)
         if key in self.objects:
             raise Refusal(
@@ -134,7 +134,10 @@ class ObjectStore:
         return self._write(key, new, owners)
 
     def update(self, key: Key, document: Document, manager: str, part: str = "") -> Document:
-        """Replace the object or its status; raise Refusal (409) for another uid or version."""
+        """Replace the object or its status.
+
+        Raise Refusal, 409 for another uid or resourceVersion and 422 without a resourceVersion.
+        """
         old = self.get(key)
         meta = document.get("metadata", {})
         if not meta.get("resourceVersion"):
@@ -171,7 +174,10 @@ class ObjectStore:
     def apply(
         self, key: Key, wanted: Document, manager: str, *, force: bool, part: str = ""
     ) -> Document:
-        """Apply fields server-side; raise Refusal (409) if others own them, unless forced."""
+        """Apply fields of `wanted` server-side: its status for a `part`, else all but the status.
+
+        Raise Refusal (409) if others own fields with other values, unless forced.
+        """
         check_name(key)
         who = (manager, "Apply", part)
         conditions = wanted.get("metadata", {})
@@ -202,7 +208,10 @@ class ObjectStore:
         return self._write(key, self._confine(old, new, part), owners)
 
     def delete(self, key: Key, preconditions: Document) -> None:
-        """Delete the object, or mark it for its finalizers; raise Refusal (409) for another uid."""
+        """Delete the object, or mark it for its finalizers.
+
+        Raise Refusal (409) if it has another uid or resourceVersion than `preconditions`.
+        """
         old = self.get(key)
         check_version(key, old, preconditions)
         if old["metadata"].get("finalizers"):

@@ -45,7 +45,7 @@ class FakeCilium:
         self._acted = asyncio.Event()
 
     async def until(self, undone: int) -> None:
-        """Wait until the agent has undone changes in its folder so many times."""
+        """Wait until the agent has undone changes in its folder `undone` times."""
         while self.undone < undone:
             self._acted.clear()
             await self._acted.wait()

@@ -1,8 +1,8 @@
 """An IPAM plugin that is not kube-rdma's, as a function for FakeHost.
 
-Like host-local it keeps what it gave by container and interface, refuses an address that is taken
-and a second ADD, and CHECK without a record; like static it refuses CHECK without a previous
-result; like dhcp it refuses ADD while the interface is not in the namespace, or down.
+Like host-local it records addresses by container and interface. It refuses an address that is
+taken, a second ADD, and CHECK without a record. Like static it refuses CHECK without a previous
+result, and like dhcp ADD while the interface is missing in the namespace, or down.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _OLD = ("0.3.0", "0.3.1")  # before there was CHECK
 class FakeIpam:
     """A fake IPAM plugin that gives addresses of ipam.subnet in its configuration.
 
-    It starts with the second address. `is_up` tells whether an interface exists and is up in the
-    namespace at a path; `acted` is called at each change. `calls` has the environment and
-    configuration of each call, `leases` the given addresses, `failing` the error to answer with.
-    `extra` is added to an answer to ADD.
+    The first address of the subnet is the gateway's. `is_up` returns whether an interface exists
+    and is up in the namespace at a path; `acted` is called at each change. `calls` has the
+    environment and configuration of each call, `leases` the given addresses, `failing` the error to
+    answer with. `extra` is added to an answer to ADD.
     """
 
     def __init__(

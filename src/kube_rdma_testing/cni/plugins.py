@@ -1,7 +1,7 @@
 """A host whose CNI plugins are functions, for tests of whoever calls plugins.
 
-It refuses as the real one does: a plugin that is not there, one that takes too long or says too
-much, a root that may not be entered, a namespace that is not seen.
+It refuses as the real one does: a plugin that is missing, takes too long or prints too much, and a
+root that may not be entered.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kube_rdma.adapters.cni.plugins import (
 )
 
 FakePlugin = Callable[[Mapping[str, str], bytes], ProcessOutcome | None]
-"""Gets the variables and the configuration; None stands for one that never ends."""
+"""A function of the environment and the configuration; None stands for one that never ends."""
 
 
 class FakeHost:

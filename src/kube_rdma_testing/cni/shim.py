@@ -1,6 +1,6 @@
 """A shim in Python: sends, decides and prints what shim/ does, for tests without a compiler.
 
-It reads shim/main.c line by line and is held to it: tests/unit/shim runs the same calls on both.
+It follows shim/main.c line by line; tests/unit/shim runs the same calls on both.
 """
 
 from __future__ import annotations
@@ -157,9 +157,10 @@ def _cni_args(args: str) -> dict[str, str]:
 
 
 def _hook_memlock(state: bytes) -> ShimOutcome:
-    """Lift RLIMIT_MEMLOCK for a container, in the hook that the shim installs.
+    """Lift RLIMIT_MEMLOCK of a container's process, as the shim does when run as an OCI hook.
 
-    The limit of the calling process stays, since a test has only one process.
+    The shim lifts that of containerd-shim too, which starts what `kubectl exec` runs; a test has no
+    such process.
     """
     pid = _document(state).get("pid")
     if not isinstance(pid, int) or pid <= 0:

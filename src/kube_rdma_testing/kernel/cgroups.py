@@ -1,10 +1,10 @@
 """Control groups in memory, with the rdma controller: what kernel/cgroup/{cgroup,rdma}.c do.
 
 A group has rdma.max and rdma.current only where its parent has the controller in
-cgroup.subtree_control. What the kernel refuses is refused here, with its errno: a controller that
-the group itself does not have (ENOENT), one for the children of a group with processes (EBUSY), a
-line of rdma.max without sense (EINVAL) or for a device that is not there (ENODEV), and an object
-beyond a limit of the group or of one above it (EAGAIN).
+cgroup.subtree_control. What the kernel refuses is refused here, with its errno. A controller that
+the group itself lacks cannot be enabled for its children (ENOENT), and none can while the group has
+processes (EBUSY). A line of rdma.max may be malformed (EINVAL) or name an unknown device (ENODEV).
+An object beyond a limit of the group or of one above it is refused too (EAGAIN).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Group:
 
 
 class FakeCgroups:
-    """The fake control groups of a node; with `v1` their hierarchy is not mounted."""
+    """The fake control groups of a node; with `v1` the hierarchy of cgroup v2 is not mounted."""
 
     def __init__(self, controllers: str = _ALL, *, v1: bool = False) -> None:
         self.devices: list[str] = []
@@ -39,7 +39,7 @@ class FakeCgroups:
         self._v1 = v1
 
     def make(self, path: str, *, delegated: bool = True, processes: bool = False) -> None:
-        """Make a group and those above it.
+        """Make a group and every group above it that does not exist.
 
         With `delegated` all controllers are enabled above it, as by the kubelet and runc. With
         `processes` there are processes in it.
@@ -61,7 +61,7 @@ class FakeCgroups:
         self.devices.append(device)
 
     def unregister(self, device: str) -> None:
-        """Remove an RDMA device and all limits on it (rdmacg_unregister_device)."""
+        """Remove an RDMA device, its limits and its charges (rdmacg_unregister_device)."""
         self.devices.remove(device)
         for group in self._groups.values():
             for kind in _KINDS:

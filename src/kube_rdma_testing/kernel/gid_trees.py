@@ -1,4 +1,4 @@
-"""Made-up sysfs trees for scripts in a container, a run of one, and seed S1's where it is kept.
+"""Made-up sysfs trees for shell scripts that set NCCL's variables, and what sources such a script.
 
 A tree is plain data: devices with ports and GIDs, interfaces, addresses. What stands in a file is
 any text that a kernel, or a test, may leave there; None is a file that is not there.
@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# The seeds are kept beside the checkout, where they are kept at all: they are not ours to copy.
+# Texts of users, one of them with such a script. They may lie beside the checkout, for they are not
+# ours to copy.
 SEEDS = Path(os.environ.get("KUBE_RDMA_SEEDS", Path.cwd().parent / "shared/seeds"))
 SHELLS = [name for name in ("dash", "bash", "busybox") if shutil.which(name)]
 VARIABLES = (
@@ -47,7 +48,11 @@ class PortFiles:
 
 @dataclass
 class Tree:
-    """A sysfs tree with GIDs; `nets` are carrier and has dev_id, `held` devices in /dev."""
+    """A container's files of sysfs, /proc/net and /dev, as far as such a script reads them.
+
+    `nets` has each interface's carrier and whether it has a dev_id. `held` are the devices with a
+    node in /dev. `default` is the interface of the default route.
+    """
 
     devices: dict[str, dict[str, PortFiles]]
     nets: dict[str, tuple[str | None, bool]] = field(default_factory=lambda: {"net1": ("1", True)})
@@ -112,7 +117,7 @@ def mapped(address: str) -> str:
 
 
 def seed_script() -> str | None:
-    """Return the script in the seed; None if the seeds are not beside this checkout."""
+    """Return the bash script that calls export_nccl_env in a text of SEEDS; None without one."""
     for path in SEEDS.glob("*.txt"):
         if match := re.search(
             r"^#!/usr/bin/env bash\n(?:.*\n)*?export_nccl_env\n", path.read_text(), re.MULTILINE
@@ -131,7 +136,11 @@ class Sourced:
 
 
 def sourced(shell: str, script: Path, root: Path, **environment: str) -> Sourced:
-    """Source a script in a shell whose variables are "old"; return output, status and variables."""
+    """Source a script in a shell; return its output, exit status and the VARIABLES after it.
+
+    NCCL_IB_HCA and NCCL_IB_GID_INDEX are "old" before it, unless `environment` sets them. `root`
+    stands for /.
+    """
     shown = "".join(f'echo "{name}=${{{name}-}}"\n' for name in VARIABLES)
     text = f". {script}\ncode=$?\necho\necho ---\necho $code\n{shown}"
     words = ("busybox", "sh") if shell == "busybox" else (shell,)

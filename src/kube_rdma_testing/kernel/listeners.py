@@ -1,7 +1,7 @@
 """Fakes of what the kernel announces, pushed by hand: uevents, interfaces, device nodes.
 
-Beside kernel/netlink/events.py and kernel/device_nodes.py. Each refuses an event
-that the real listener would never yield.
+The real listeners are in kernel/netlink/events.py and kernel/device_nodes.py. Each fake refuses an
+event that the real one would never yield.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ class FakeListener(Generic[Event]):
 
 
 class FakeUevents(FakeListener[Uevent]):
-    """A fake listener to uevents; `push` raises ValueError for one that no kernel sends."""
+    """A fake listener to uevents; `push` raises ValueError for a subsystem that it ignores."""
 
     def __init__(self) -> None:
         super().__init__(_check_uevent)
 
 
 class FakeRtnlEvents(FakeListener[RtnlEvent]):
-    """A fake listener to routing netlink; `push` raises ValueError for impossible events."""
+    """A fake listener to routing netlink; `push` raises ValueError for an index below 1."""
 
     def __init__(self) -> None:
         super().__init__(_check_rtnl)
 
 
 class FakeCharNodes(FakeListener[str]):
-    """The fake device nodes by name; names that /dev/infiniband never shows raise ValueError."""
+    """Fake nodes of /dev/infiniband and a listener to them; impossible names raise ValueError."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         super().__init__(_check_node)
@@ -78,14 +78,14 @@ class FakeCharNodes(FakeListener[str]):
             self.names.add(name)
 
     def create(self, name: str) -> None:
-        """Make a device node, as the kernel does."""
+        """Make a device node, as the kernel does; raise ValueError if it exists."""
         if name in self.names:
             raise ValueError(f"{name} is there already")
         self.push(name)
         self.names.add(name)
 
     def delete(self, name: str) -> None:
-        """Remove a device node, as the kernel does."""
+        """Remove a device node, as the kernel does; raise ValueError if there is none."""
         if name not in self.names:
             raise ValueError(f"{name} is not there")
         self.names.remove(name)

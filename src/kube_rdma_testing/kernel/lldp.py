@@ -29,7 +29,7 @@ class FakeLldp:
         return self.sockets[-1]
 
     def send(self, interface: str, frame: bytes) -> None:
-        """Let a switch send a frame to an interface."""
+        """Let a switch send a frame; the interface's sockets with room get it if it is LLDP."""
         ours = frame[:6] in GROUPS and frame[12:14] == LLDP.to_bytes(2)
         for one in self.sockets:
             if one.interface == interface and ours and len(frame) <= MOST_BYTES:
@@ -45,11 +45,11 @@ class FakeLldp:
                 one.name = name
 
     def remove(self, interface: str) -> None:
-        """Take an interface away, as one that a pod gets; one of its name may come later."""
+        """Take an interface away, as when a pod gets it; its sockets keep their name."""
         self.interfaces.remove(interface)
 
     def leave(self, interface: str) -> None:
-        """Take an interface away, and the name of its sockets, as when it ends."""
+        """Delete an interface, whose sockets then have no name."""
         self.remove(interface)
         for one in self.sockets:
             one.name = "" if one.name == interface else one.name

@@ -16,8 +16,8 @@ T = TypeVar("T")
 class FakeNamespaces:
     """Fake network namespaces by path; a path with None is a file that is no namespace.
 
-    It refuses what the kernel refuses. `permitted` False stands for a process without the
-    capability.
+    It refuses what the kernel refuses. `permitted` False stands for a process without
+    CAP_SYS_ADMIN.
     """
 
     def __init__(
@@ -35,12 +35,12 @@ class FakeNamespaces:
         del self._namespaces[namespace]
 
     def open_inside(self, namespace: Namespace, opener: Callable[[], T]) -> T:
-        """Call `opener` as if inside the namespace; raise if the kernel would not let it in."""
+        """Call `opener` as if inside the namespace; raise as the real open_inside does."""
         self._check(namespace)
         return opener()
 
     def links_inside(self, namespace: Namespace) -> tuple[PodLink, ...]:
-        """Return the links of a namespace; raise if the kernel refuses to enter it."""
+        """Return the links of a namespace; raise as the real links_inside does."""
         return self._check(namespace)
 
     def _check(self, namespace: Namespace) -> tuple[PodLink, ...]:

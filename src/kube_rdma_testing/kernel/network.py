@@ -95,7 +95,7 @@ class FakeLink:
 
 @dataclass(slots=True)
 class FakeRdma:
-    """A fake RDMA device on a link; a soft one goes where its link goes."""
+    """A fake RDMA device on a link; a soft one ends when its link moves or ends."""
 
     name: str
     on: FakeLink
@@ -111,7 +111,7 @@ class FakeRdma:
 class FakeNetwork:
     """The fake network of a node; `shared` RDMA devices are in all namespaces.
 
-    An `old` kernel is one before Linux 6.15.
+    An `old` kernel, before Linux 6.15, makes a link in a pod only if the node has none of its name.
     """
 
     def __init__(self, *, shared: bool = True, old: bool = False) -> None:
@@ -132,7 +132,7 @@ class FakeNetwork:
     def add_link(
         self, name: str, *, mac: str, pod: Path | None = None, **facts: object
     ) -> FakeLink:
-        """Add a link to the node or a pod; raise ValueError if its name is taken.
+        """Add a link to the node or a pod; raise ValueError for a taken name or an MTU above MOST.
 
         `facts` are fields of FakeLink. `pci` makes it a card's own.
         """
@@ -172,7 +172,7 @@ class FakeNetwork:
             self.remove(link)
 
     def die_after(self, messages: int) -> None:
-        """Let KilledError be raised after so many more messages took effect."""
+        """Raise KilledError as soon as this many further messages took effect."""
         self._die_at = self.messages + messages
 
     # What the kernel does, for network_pod.py.
@@ -184,7 +184,7 @@ class FakeNetwork:
             raise KilledError
 
     def space(self, pod: Path | None) -> FakeSpace:
-        """Return the namespace at a path, for None that of the node."""
+        """Return the namespace at a path, or the node's for None."""
         return self.node if pod is None else self._spaces[pod]
 
     def next_index(self) -> int:
@@ -204,14 +204,14 @@ class FakeNetwork:
     def move(self, link: FakeLink, space: FakeSpace, name: str) -> None:
         """Move a link to a namespace and rename it; it goes down and loses its addresses.
 
-        Its routes, sysctls and soft RDMA device are lost too. Raise as `rename`.
+        Its routes, sysctls and soft RDMA device are lost too. Raise Unavailable as `rename` does.
         """
         self._leave(link)
         link.space, link.up, link.addresses = space, False, []
         self.rename(link, name)
 
     def rename(self, link: FakeLink, name: str) -> None:
-        """Rename a link; raise the kernel's EEXIST if a link has the name, or as an alternative."""
+        """Rename a link; raise Unavailable (EEXIST) for a taken name, also an alternative one."""
         if link.name != name:
             if self.named(link.space, name):
                 raise refusal(errno.EEXIST)

@@ -29,9 +29,9 @@ class FakeKernel(FakeNetwork):
     """A fake kernel of a node, as Steps and their tests use it."""
 
     def end(self, path: Path) -> None:
-        """End a network namespace: virtual links vanish, cards' links return to the node.
+        """End a network namespace: VIRTUAL links vanish, the others return to the node.
 
-        They are down and without addresses. A name that the node has is replaced
+        The latter are down and without addresses then. A name that the node has is replaced
         (default_device_exit_net, net/core/dev.c).
         """
         space = self._spaces.pop(path)

@@ -140,7 +140,7 @@ class FakePod:
         return link
 
     def _make(self, step: steps.MakeLink) -> None:
-        make_link(step, 0)  # it refuses words that no kernel could be told
+        make_link(step, 0)  # raises for what no message can carry
         link = self._net.named(self._space, step.name)
         if link is None:
             link = self._born(step) if self._free(step) else self._born_apart(step)

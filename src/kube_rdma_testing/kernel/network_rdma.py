@@ -1,8 +1,8 @@
 """RDMA devices of network.py: made, removed, moved, and bound anew.
 
-network_pod.py runs its Steps with it. An InfiniBand device has its own IPoIB interface, which
-ends with a move or a binding and is made anew on the node (ipoib_add_port in drivers/infiniband/
-ulp/ipoib/ipoib_main.c), under the next number that is free.
+network_pod.py runs its Steps with it. An InfiniBand device has its own IPoIB interface. When the
+device moves or is bound anew, the interface ends. A new one comes on the node under the next free
+number (ipoib_add_port in drivers/infiniband/ulp/ipoib/ipoib_main.c).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def make(net: FakeNetwork, name: str, link: FakeLink) -> None:
 def restore(net: FakeNetwork, undo: RestoreRdma) -> None:
     """Make a soft RDMA device on a node's link, unless it exists.
 
-    Raise KubeError without the link.
+    Raise Refused as `make` does, and KubeError without the link.
     """
     link = net.named(net.node, undo.link.name)
     if link is None:

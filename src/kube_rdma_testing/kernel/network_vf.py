@@ -1,7 +1,7 @@
-"""Virtual functions of network.py: what the driver of a physical one tells, takes and refuses.
+"""Virtual functions of network.py: what a physical function's driver reports, sets and refuses.
 
 network_pod.py runs SetFunction and ResetFunction with it. It reads the very messages that
-kernel/netlink/rtnl_vf.py would send, in the kernel's order of things.
+kernel/netlink/rtnl_vf.py would send, in their order.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def seen_functions(
 
 
 def allowed_mac(link: FakeLink, mac: str) -> str:
-    """Return the MAC that a link gets; an untrusted function keeps its administrative one."""
+    """Return the MAC that a link has once `mac` was set.
+
+    InfiniBand keeps its own, and an untrusted function the one that its physical one has set.
+    """
     if link.hardware == INFINIBAND:
         return link.mac
     if link.physical is None:

@@ -1,8 +1,8 @@
 """A fake of what the kernel does when a card's virtual functions are asked for, in a fake tree.
 
-Beside kernel/sriov/functions.py, which writes its three files through `write` and tells addresses
-through `give`. The refusals are those of sriov_numvfs_store and sriov_enable (drivers/pci/iov.c)
-and of drivers (igb_disable_sriov); what binds a driver is as in pci_device_can_probe
+kernel/sriov/functions.py writes its three files through `write` here and sets addresses through
+`give`. It refuses what sriov_numvfs_store and sriov_enable (drivers/pci/iov.c) and drivers
+(igb_disable_sriov) refuse. A driver binds where pci_device_can_probe allows it
 (drivers/pci/pci-driver.c).
 """
 
@@ -29,10 +29,10 @@ _DRIVERS = {"igb": "igbvf", "ixgbe": "ixgbevf", "ice": "iavf"}  # others drive b
 class FakeSriov:
     """The fake SR-IOV behaviour of cards in a tree of write_tree, with faults that a test sets.
 
-    `readonly`: /sys is mounted so. `room`: so many functions find addresses. `assigned`: cards with
-    a function in a virtual machine. `slow`: a driver binds only when `probe` is called. `unable`:
-    drivers that make no functions. `addresses` are the MACs that drivers found when they were
-    bound, or chose themselves.
+    With `readonly` /sys is mounted read-only. A card gets at most `room` functions (ENOMEM). Cards
+    in `assigned` have a function in a virtual machine. While `slow`, a driver binds only when
+    `probe` is called. Drivers in `unable` make no functions. `addresses` are the MACs that drivers
+    found when they were bound, or chose themselves.
     """
 
     def __init__(self, root: Path) -> None:
@@ -81,7 +81,7 @@ class FakeSriov:
             raise _error(errno.EACCES)
 
     def probe(self) -> None:
-        """Bind the `slow` drivers to their functions."""
+        """Bind drivers to the functions that wait because the drivers were `slow`."""
         waiting, self._waiting = self._waiting, []
         for function in waiting:
             self._bind(function)

@@ -1,8 +1,8 @@
 """A fake kernel: writes the sysfs tree that shows given devices, and breaks it on request.
 
-For tests and demonstrations. Reading what `write_tree` wrote gives the same values back, and what
-no kernel could show is refused (tree_rules.py), so a test cannot be built on an impossible card.
-`unpack` makes a tree out of an example machine's, kept as a single text file.
+Tests and demonstrations use it. Reading what `write_tree` wrote gives the same values back. What no
+kernel could show is refused (tree_rules.py), so a test cannot be built on an impossible card.
+kube_rdma_lab/native/tree_text.py makes a tree out of an example machine's single text.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def remove_device(root: Path, name: str) -> None:
 
 
 def add_virtual(root: Path, function: Function) -> None:
-    """Add a virtual function below its card, which must be in the tree and will list it."""
+    """Add a virtual function to its card, which must be in the tree and will list it."""
     position, place = function.position, _place(function.position)
     write(root, f"{place}/numa_node", str(-1 if position.numa_node is None else position.numa_node))
     link(root, f"{place}/physfn", f"../{position.physical_function}")
@@ -135,7 +135,7 @@ def add_virtual(root: Path, function: Function) -> None:
 
 
 def remove_virtual(root: Path, link: Path) -> None:
-    """Remove the virtual function at `link`, a card's virtfnN, with its interface."""
+    """Remove the virtual function at `link`, a card's virtfnN, with its interfaces."""
     place = link.resolve()
     link.unlink()
     for netdev in place.glob("net/*"):

@@ -1,6 +1,6 @@
 """A fake kernel's counters: the files of a port that count, written into a tree of sysfs.
 
-Beside tree.py, whose trees have none. What no kernel could show is refused.
+The trees of tree.py have none. What no kernel could show is refused.
 """
 
 from __future__ import annotations

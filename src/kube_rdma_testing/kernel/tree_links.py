@@ -1,7 +1,7 @@
 """A fake kernel's PCIe links: files of a card and of the port above it, in a tree of sysfs.
 
-Beside tree.py, whose trees have none. What no kernel could show is refused (drivers/pci/
-pci-sysfs.c: a width in lanes, a speed as a text).
+The trees of tree.py have none. What no kernel could show is refused (drivers/pci/pci-sysfs.c: a
+width in lanes, a speed as a text).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kube_rdma_lab.native.tree_text import write
 _SPEED = re.compile(r"Unknown|\d+\.\d GT/s PCIe")
 _WIDTHS = frozenset({0, 1, 2, 4, 8, 12, 16, 32, 255})
 PcieEnd = tuple[int, str]
-"""Lanes, and the speed of a lane."""
+"""The lanes at one end of a link, and the speed of a lane."""
 
 FULL: PcieEnd = (16, "32.0 GT/s PCIe")
 
@@ -26,7 +26,7 @@ def write_link(
     most: PcieEnd = FULL,
     above: PcieEnd | None = None,
 ) -> None:
-    """Write the PCIe link of a device's card: its present state, its maximum, and the port `above`.
+    """Write the PCIe link of a device's card, and the maximum of the port `above`.
 
     Raise ValueError for a width or a speed that no kernel shows, and for a device without a card.
     """

@@ -1,7 +1,7 @@
 """What no kernel can show: the refusals of the fake kernel, each as a sentence.
 
 tree.py asks here before it writes a tree. Every rule is a fact of the RDMA core, of the driver
-model or of sysfs; a rule that only suits our reader does not belong here.
+model or of sysfs. A rule that only suits our reader does not belong here.
 """
 
 from __future__ import annotations
@@ -181,7 +181,10 @@ def _char(char: CharDevice) -> Iterator[str]:
 
 
 def _shared_places(devices: Sequence[Device]) -> Iterator[str]:
-    """Yield an error where devices differ on the NUMA node, position or bond of what they share."""
+    """Yield an error where devices differ on the NUMA node, position or bond of what they share.
+
+    Yield one too where a GID names an interface or bond of a device, and its port has none.
+    """
     nodes: dict[str, int | None] = {}
     positions: dict[str, PciPosition | None] = {}
     bonds: dict[str, str | None] = {}

@@ -1,7 +1,7 @@
 """What no kernel can show of network functions and their interfaces: the fake kernel's refusals.
 
-The third part of tree_rules.py. Facts of drivers/pci and net/core, and one limit of the fake that
-says so: it writes no interfaces beside those of an RDMA device's ports (no representors).
+The third part of tree_rules.py. It holds facts of drivers/pci and net/core, and one limit of the
+fake: an RDMA device's function has the interfaces of its ports only (no representors).
 """
 
 from __future__ import annotations
@@ -86,7 +86,10 @@ def _virtual(function: Function, by_address: dict[PciAddress, Function]) -> Iter
 def _on_function(
     device: Device, by_address: dict[PciAddress, Function], names: set[str]
 ) -> Iterator[str]:
-    """Yield an error where a device has another driver or other interfaces than its function."""
+    """Yield an error where a device has another driver or other interfaces than its function.
+
+    Yield one too where these interfaces differ in link layer or bond.
+    """
     ports = {port.netdev: port for port in device.ports if port.netdev}
     function = by_address.get(device.position.pci) if device.position else None
     if function is None or device.auxiliary:

@@ -41,7 +41,8 @@ Prefer = Callable[[Question], Awaitable[Sequence[str]]]
 class Devices:
     """The fake device manager's state: devices by resource, and those that containers hold.
 
-    The latter outlives a restart, in the checkpoint.
+    What containers hold outlives a restart, as do the names of registered resources: the
+    checkpoint has them.
     """
 
     devices: dict[str, dict[str, bool]] = field(default_factory=dict)  # id -> healthy
@@ -135,8 +136,9 @@ async def choose(
 ) -> tuple[str, ...]:
     """Choose devices for a container; raise RuntimeError if the device manager would give up.
 
-    Those of the pod's init containers come first. `prefer` makes the GetPreferredAllocation call;
-    it is not called if there is no choice.
+    Devices of the pod's init containers come first. `prefer` makes the GetPreferredAllocation call.
+    It is not called where they are enough, or just enough with all that are near the container's
+    NUMA nodes.
     """
     reused = devices.reusable(resource, place)
     chosen = list(reused[:count])

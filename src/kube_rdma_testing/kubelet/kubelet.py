@@ -1,10 +1,10 @@
 """A kubelet for tests: a real gRPC server that treats plugins as the device manager does.
 
-Follows pkg/kubelet/cm/devicemanager of Kubernetes 1.36, with what hurts: on its start it removes
-every socket of the directory; a client whose ListAndWatch ended takes down whichever client its
-resource has by then, even a newer one; devices of a client that is gone turn unhealthy; options are
-those that the plugin says itself, whatever it registered. The contract tests that use it run on a
-real kubelet as well.
+Follows pkg/kubelet/cm/devicemanager of Kubernetes 1.36, also where plugins suffer from it. On its
+start it removes every socket of the directory. When a ListAndWatch ends, it drops whichever client
+the resource has by then, even a newer one. Devices of a client that is gone turn unhealthy. Options
+are what the plugin answers to GetDevicePluginOptions, whatever it registered. The contract tests
+that use it run on a real kubelet as well.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ class FakeKubelet(RegistrationBase):
     """A fake kubelet: ``async with FakeKubelet(directory) as kubelet``; `until` awaits a condition.
 
     `directory` is device-plugins; with a `root` it also serves pod-resources and watches
-    plugins_registry there. So many registrations as `refusals` says fail first, as when the kubelet
-    cannot dial back in time.
+    plugins_registry there. The first `refusals` registrations fail, as when the kubelet cannot dial
+    back in time.
     """
 
     def __init__(self, directory: Path, *, root: Path | None = None, refusals: int = 0) -> None:
         self.directory = directory
         self.refusals = refusals
         self.registrations: list[str] = []  # resources, in the order of their registrations
-        self.refused: list[str] = []  # what the plugins were told
+        self.refused: list[str] = []  # the errors of refused registrations
         self.states: dict[str, int] = {}  # resource -> lists received
         self.started: list[ContainerPlace] = []  # containers, in the order of their starts
         self.store = Devices()
@@ -151,7 +151,8 @@ class FakeKubelet(RegistrationBase):
     async def restart(self, *, crash: bool = False, silent: bool = False) -> None:
         """Stop and start the kubelet; containers keep their devices, as in its checkpoint.
 
-        A `silent` one knows only the pods in `pod_resources.heard`.
+        The pod resources of a `silent` one list no pod until a test adds it to
+        `pod_resources.heard`.
         """
         await self.stop(crash=crash)
         if silent:
@@ -171,7 +172,10 @@ class FakeKubelet(RegistrationBase):
         del self._clients[resource]
 
     async def until(self, condition: Callable[[], object], seconds: float | None = None) -> None:
-        """Wait until `condition` holds, checked after each change; raise TimeoutError."""
+        """Wait until `condition` holds, which is checked after each change of the kubelet's state.
+
+        Raise TimeoutError after `seconds`; None means no limit.
+        """
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(lambda: bool(condition()))
 
@@ -193,8 +197,8 @@ class FakeKubelet(RegistrationBase):
     ) -> pb.ContainerAllocateResponse:
         """Admit a container: choose `count` devices for it, or take these `ids`, and Allocate them.
 
-        Without a `place` it is a new pod. Raise RuntimeError where the device manager would not ask
-        the plugin; GRPCError with the plugin's sentence. The pod has then failed for good.
+        Without a `place` it is in a new pod. Raise RuntimeError where the device manager refuses,
+        and GRPCError where the plugin does. A real pod has then failed for good.
         """
         self._pods += 1
         place = place or ContainerPlace(f"pod-{self._pods}")
@@ -226,10 +230,10 @@ class FakeKubelet(RegistrationBase):
         return tuple(answer.container_responses[0].deviceIDs) if answer.container_responses else ()
 
     async def start_container(self, place: ContainerPlace) -> None:
-        """Create and start an admitted container, as after each of its ends.
+        """Create and start an admitted container, at first or as a restart.
 
-        Raise RuntimeError or, with the plugin's sentence, GRPCError where the container is not
-        created; the real kubelet then tries again and again.
+        Raise RuntimeError if a plugin is gone, and GRPCError if it refuses PreStartContainer. The
+        container is then not created, and the real kubelet tries again and again.
         """
         for (holder, resource), names in self.store.holdings.items():
             if holder == place and self._client(resource).options.pre_start_required:
@@ -244,7 +248,7 @@ class FakeKubelet(RegistrationBase):
                 del self.store.holdings[place, resource]
 
     def write_checkpoint(self) -> None:
-        """Write the checkpoint file with the devices that containers hold."""
+        """Write the checkpoint file: the devices that containers hold, and healthy ones."""
         new = self.directory / f".{CHECKPOINT}"
         new.write_text(self.store.checkpoint())
         new.replace(self.directory / CHECKPOINT)

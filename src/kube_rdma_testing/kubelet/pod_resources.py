@@ -21,8 +21,8 @@ class FakePodResources(PodResourcesListerBase):
     """A fake of the kubelet's pod resources API; `has_get` False is one before Kubernetes 1.34.
 
     `claimed` are devices of containers by prepared claims of any driver; such a container is listed
-    whether it holds shares or not. `heard` are the pods, as (namespace, name), of which a kubelet
-    that has just started knows; None means all.
+    whether it holds shares or not. List shows only the pods in `heard`, as (namespace, name), of
+    which a kubelet that has just started knows; None means all.
     """
 
     def __init__(self, devices: Devices) -> None:
@@ -44,7 +44,7 @@ class FakePodResources(PodResourcesListerBase):
     async def Get(  # noqa: N802
         self, stream: Stream[pb.GetPodResourcesRequest, pb.GetPodResourcesResponse]
     ) -> None:
-        """Answer with one pod, with an error for a pod that holds no device."""
+        """Answer with one pod, or with an error if it has neither a device nor a prepared claim."""
         request = await stream.recv_message()
         assert request
         if not self.has_get:

@@ -1,8 +1,8 @@
 """The fake kubelet's plugin watcher: finds sockets in plugins_registry and asks who they are.
 
-Follows pkg/kubelet/pluginmanager of Kubernetes 1.36: a socket is registered once, when it appears
-or when the kubelet starts, and tried again until that worked; a lost connection is not its concern;
-a new socket under an old name is unregistered and registered again; names with a dot in front are
+Follows pkg/kubelet/pluginmanager of Kubernetes 1.36. A socket is registered once, when it appears
+or when the kubelet starts, and tried again until that works. A lost connection changes nothing. A
+new socket under an old name is unregistered and registered again. Names that begin with a dot are
 skipped. The real one looks every second and waits longer after each failure.
 """
 

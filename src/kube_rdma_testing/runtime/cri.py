@@ -1,7 +1,7 @@
 """A container runtime for tests: serves the calls of the CRI that kube-rdma makes.
 
-Configurations and the spec of a sandbox as containerd prints them (internal/cri/config, JSON names
-of its fields); like the real ones it tells them only when it is asked to be verbose.
+The configuration and the OCI specs are printed as by containerd (internal/cri/config, with the JSON
+names of its fields). Like real runtimes, it prints them only for a verbose request.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kube_rdma_testing.socket_server import SocketServer
 
 
 class FakeCriRuntime(RuntimeServiceBase):
-    """A runtime, ``async with FakeCriRuntime(socket, "containerd", "v2.4.2", config)``.
+    """A fake runtime: ``async with FakeCriRuntime(socket, "containerd", "v2.4.2", config)``.
 
-    `run` makes a sandbox, `make` a container. While `failing`, it answers as a runtime that is
-    starting. `lists` counts how often it was asked for its sandboxes.
+    `run` makes a sandbox, `make` a container. While `failing`, every call but Version fails as if
+    the runtime were starting. `lists` counts the calls of ListPodSandbox.
     """
 
     def __init__(self, socket: Path, name: str, version: str, config: object) -> None:
@@ -73,7 +73,7 @@ class FakeCriRuntime(RuntimeServiceBase):
     async def Status(  # noqa: N802
         self, stream: Stream[pb.StatusRequest, pb.StatusResponse]
     ) -> None:
-        """Answer with the status of the runtime, with its configuration if that is asked for."""
+        """Answer with the status of the runtime, and a verbose request with its configuration."""
         request = await stream.recv_message()
         assert request
         self._working()
@@ -105,7 +105,7 @@ class FakeCriRuntime(RuntimeServiceBase):
     async def PodSandboxStatus(  # noqa: N802
         self, stream: Stream[pb.PodSandboxStatusRequest, pb.PodSandboxStatusResponse]
     ) -> None:
-        """Answer with a sandbox's pid and OCI spec; a stopped one has no spec."""
+        """Answer a verbose request with a sandbox's pid and OCI spec; a stopped one has no spec."""
         request = await stream.recv_message()
         assert request
         self._working()
@@ -121,7 +121,7 @@ class FakeCriRuntime(RuntimeServiceBase):
     async def ContainerStatus(  # noqa: N802
         self, stream: Stream[pb.ContainerStatusRequest, pb.ContainerStatusResponse]
     ) -> None:
-        """Answer with a container's pid and OCI spec."""
+        """Answer a verbose request with a container's pid and OCI spec."""
         request = await stream.recv_message()
         assert request
         self._working()
