@@ -65,7 +65,7 @@ _GID = 47  # characters of the sixteen octets behind the queue pair (RFC 4391, 9
 def trials(scene: SelftestScene, asked: SelftestRequest) -> tuple[Trial | UntriedCard, ...]:
     """Return the trials to run, card by card, and the cards left out, with their reasons.
 
-    Raise Refused without a card, or without one of a name in the request.
+    Raise Refused if the node has no RDMA card, or no card of a name in the request.
     """
     return tuple(one for card in _chosen(scene, asked) for one in _of_card(scene, asked, card))
 
@@ -73,8 +73,8 @@ def trials(scene: SelftestScene, asked: SelftestRequest) -> tuple[Trial | Untrie
 def differences(trial: Trial, before: SelftestScene, after: SelftestScene) -> tuple[str, ...]:
     """Return, as sentences without a full stop, how the node differs after a trial.
 
-    A device or interface is identified by its function, for the kernel may have made it again under
-    another index, as it does with InfiniBand.
+    Devices and interfaces are found by their PCI function. The kernel may have made an interface
+    again under another index, as it does with InfiniBand.
     """
     was, now = (dict(_facts(trial, scene)) for scene in (before, after))
     changed = [
@@ -220,7 +220,7 @@ def _plan(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> 
 
 
 def _network(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> Network:
-    """Return a network for a trial, with the IP versions that the node's interfaces have."""
+    """Return a network for a trial, with IPv4 and, if an interface of the node has it, IPv6."""
     families = {address.version for each in scene.network.links for address, _ in each.addresses}
     families.add(4)
     wide = link.link_type == _INFINIBAND

@@ -37,7 +37,7 @@ def selftest(cards: Sequence[str], kinds: Sequence[str], *, yes: bool) -> None:
     """Show the trials, or run them if `yes`; exit as `kube-rdma verify` documents it.
 
     `cards` are RDMA devices, interfaces or PCI addresses, `kinds` names of TrialKind. Empty ones
-    mean all that fit. Raise Refused if not root, or without anything to try.
+    mean all that fit. Raise Refused for `yes` without root, or without anything to try.
     """
     asked = SelftestRequest(
         tuple(dict.fromkeys(cards)), tuple(TrialKind(kind) for kind in dict.fromkeys(kinds))
@@ -63,9 +63,9 @@ def verified(
     *,
     yes: bool,
 ) -> bool:
-    """Show the trials, or run them if `yes`; return whether all of them passed.
+    """Show the trials, or run them if `yes`; return whether all that were run passed.
 
-    Raise Refused if there is none.
+    Raise Refused if there is nothing to try.
     """
     scene = dependencies.look()
     tried = trials(scene, asked)

@@ -1,7 +1,7 @@
-"""The hardware self-test as one paragraph for a bug report: what was tried on what, with which end.
+"""The hardware self-test as one paragraph for a bug report: what was tried, and what came of it.
 
-cli/verify prints it last. Everything that a maintainer asks first stands in it: versions,
-the cards with driver and firmware, what stands on them, how their virtual functions are set up.
+`command` prints it last. Everything that a maintainer asks first stands in it: versions, the cards
+with driver and firmware, interfaces stacked on them, how their virtual functions are set up.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _interfaces(card: Card) -> tuple[str, ...]:
 
 
 def _described(card: Card, scene: SelftestScene) -> str:
-    """Return a card's name, interfaces, address, driver, firmware and what is stacked on it."""
+    """Return a card's name, interfaces, address, driver, firmware, and interfaces stacked on it."""
     facts = [*_interfaces(card), str(card.id)]
     altnames = dict(scene.altnames)
     facts += [f"altname {other}" for name in _interfaces(card) for other in altnames.get(name, ())]

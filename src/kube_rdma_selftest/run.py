@@ -1,11 +1,11 @@
 """The hardware self-test: runs the agent's plans on real cards, and always takes them back.
 
-kube_rdma_selftest/choice says what to try; here it is run as the agent runs it, in a network
-namespace of its own in the place of a pod's. Each plan is run twice and taken back; then it is run
-in a namespace that ends, so that the kernel gives back what it can and the same undo does the rest.
-In between the node is compared with what it was.
+kube_rdma_selftest/choice says what to try. Here it is run as the agent runs it, in a new network
+namespace in place of a pod's. Each plan is run twice and undone. Then it is run in a namespace that
+ends: the kernel gives back what it can, and the same undo does the rest. After each of the two
+rounds the node is compared with what it was.
 
-A signal never ends a Step or its undo in the middle: it is asked for between Steps.
+A signal never ends a Step or its undo in the middle: it takes effect between Steps.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def run_trials(
 
 
 def take_scene() -> SelftestScene:
-    """Read this node's cards and network; raise Unavailable if it cannot see what is in use."""
+    """Read this node's cards and network; raise Unavailable if the kernel does not answer."""
     routed = read_default_routes()
     survey = take_survey()
     with open_rtnl() as netlink:
@@ -129,7 +129,7 @@ class SelftestDependencies(Frozen):
 
 @contextmanager
 def listening() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether a signal to stop has come; signals only set that."""
+    """Yield a function that returns whether a signal to stop has come; it ends nothing itself."""
     heard: list[int] = []
     before = {
         signum: signal.signal(signum, lambda number, _: heard.append(number)) for signum in _SIGNALS
@@ -199,7 +199,7 @@ class _TrialRun:
         self._compare(TrialStage.UNDO)
 
     def _ended(self) -> None:
-        """Run the second round: attach, delete the namespace, and compare the node with before."""
+        """Run the second round: attach, end the namespace, undo, and compare with before."""
         try:
             with (
                 self._dependencies.namespace() as namespace,
@@ -294,5 +294,5 @@ class _TrialRun:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return the text of an error, with its type if it is not one of ours."""
+    """Return the text of an error, with its type if it is not a KubeError."""
     return str(error) if isinstance(error, KubeError) else f"{type(error).__name__}: {error}"

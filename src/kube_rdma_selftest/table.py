@@ -1,6 +1,6 @@
 """The hardware self-test for people: what would be done, a table of what was, a sentence a failure.
 
-cli/verify prints it. Rows are made one by one, because a person waits for them.
+`command` prints it. Rows are made one by one, because a person waits for them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Attempt = Trial | UntriedCard
 
 
 def dry_run(tried: Sequence[Attempt]) -> Page:
-    """Return the page of all plans with their steps, cards left out, and users interrupted."""
+    """Return the page of all plans with their steps, cards left out, and a warning of moves."""
     cards = [list(of_card) for _, of_card in groupby(tried, key=lambda attempt: attempt.card.id)]
     blocks: list[Block] = [
         (Line(_title(group[0])), *chain.from_iterable(map(_shown, group))) for group in cards

@@ -1,8 +1,8 @@
 """The hardware self-test as values: trials of cards, and their outcomes.
 
-`kube-rdma verify --hardware-selftest` runs the very plans of the agent on real cards. A Scene is
-the node at one moment; kube_rdma_selftest/choice makes Trials out of one, kube_rdma_selftest/run
-runs them.
+`kube-rdma verify --hardware-selftest` runs the very plans of the agent on real cards. A
+SelftestScene is the node at one moment; kube_rdma_selftest/choice makes Trials out of one,
+kube_rdma_selftest/run runs them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TrialKind(StrEnum):
 
 
 class SelftestRequest(Frozen):
-    """The cards, by name or address, and kinds of trial that a user chose; empty means all idle."""
+    """The cards, by name or address, and kinds of trial that a user chose; empty: all that fit."""
 
     cards: tuple[str, ...] = ()
     kinds: tuple[TrialKind, ...] = ()
@@ -55,7 +55,7 @@ class SelftestScene(Frozen):
 
 
 class SelftestSystem(Frozen):
-    """kube-rdma's version, the kernel's release and machine as `uname` has them."""
+    """The version of kube-rdma, and the kernel's release and machine as `uname` shows them."""
 
     version: str
     kernel: str

@@ -1,6 +1,6 @@
 """The objects of whereabouts at the API server, as in its pkg/api (v1alpha1); read only.
 
-For kube_rdma_whereabouts/plan.
+kube_rdma_whereabouts/plan interprets them.
 """
 
 from __future__ import annotations

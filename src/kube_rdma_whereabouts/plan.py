@@ -2,12 +2,12 @@
 
 The attachments say which ranges there are; each compiles to the IPPool that the same configuration
 will mean to the agent (ipam/ip_conf). Addresses of pods that live are excluded from these
-pools, since no agent knows those pods: nobody gives such an address away, however long it lasts.
-Done again, the addresses of pods that have ended come free. The same twice changes nothing.
+pools, since no agent knows those pods: nobody gives such an address away. A later run frees the
+addresses of pods that have ended by then. A second run in the same state changes nothing.
 
 A pool of whereabouts is named by its range, and before that by its network, its node or both: with
-`node_slice_size` each node has a slice of the range as a pool of its own. Nothing tells a node's
-name from a network's, so an address is kept in every network of the attachments that it may be of.
+`node_slice_size` each node has a slice of the range as a pool of its own. A node's name looks like
+a network's, so an address is kept in every network of the attachments to which it may belong.
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ class PoolChange(Frozen):
 
 
 class MigrationPlan(Frozen):
-    """The changes of a migration from whereabouts; `over` and `unmapped` are sentences."""
+    """The changes of a migration from whereabouts.
+
+    `over` has a sentence for each address whose pod is gone, `unmapped` one for each obstacle.
+    """
 
     changes: tuple[PoolChange, ...] = ()
     kept: tuple[KeptAddress, ...] = ()
@@ -95,7 +98,7 @@ def read(
     pools: Iterable[Stored[WhereaboutsPoolSpec, None]],
     reservations: Iterable[Stored[ReservationSpec, None]],
 ) -> LegacyAddresses:
-    """Convert the objects of whereabouts to pools, addresses and faults."""
+    """Convert network definitions and objects of whereabouts to pools, addresses and faults."""
     ours, sliced, notes, faults = _attachments(attachments)
     slicing = [ours[name] for name in sliced]
     allocated: dict[tuple[ipam.NetworkName, ipam.Address], AllocatedAddress] = {}
@@ -270,7 +273,7 @@ def _networks(
 def _reservation(
     reservation: Stored[ReservationSpec, None], networks: Iterable[ipam.NetworkName]
 ) -> AllocatedAddress | None:
-    """Return the address in a reservation's name, after the longest matching network name."""
+    """Return the address in a reservation's name, after any network's name; None without one."""
     source = f"OverlappingRangeIPReservation {reservation.name}"
     for network in ("", *sorted(networks, key=len, reverse=True)):
         prefix = f"{network}-" if network else ""

@@ -1,7 +1,7 @@
-"""Carries out the migration from whereabouts: reads what is there, asks the plan, writes the pools.
+"""Carries out the migration from whereabouts: reads objects, asks the plan, writes the pools.
 
-What earlier runs excluded for pods of whereabouts stands in an annotation of the pool, so that the
-next run can tell it from what people exclude.
+An annotation of each pool has the addresses that earlier runs excluded for pods of whereabouts. So
+the next run can tell them from what people exclude.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ U = TypeVar("U")
 
 
 async def take_over(cluster: Cluster, *, is_dry: bool) -> MigrationPlan:
-    """Make the migration plan, and carry it out unless `dry`; return it.
+    """Make the migration plan, and carry it out unless `is_dry`; return it.
 
     Raise Unavailable when a pool has just been written by others.
     """
@@ -95,7 +95,7 @@ async def _write(
 
 
 def _imported(stored: Stored[IPPool, IPPoolStatus]) -> frozenset[Address]:
-    """Return the addresses that earlier runs excluded; raise Refused for an edited annotation."""
+    """Return the addresses that earlier runs excluded; raise Refused for any other text."""
     texts = (stored.annotation(IMPORTED) or "").split(",")
     try:
         return frozenset(address(text) for text in texts if text)
