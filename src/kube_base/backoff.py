@@ -17,7 +17,7 @@ LONGEST = 30.0  # seconds, reached with eight failures
 def full_jitter(failures: int) -> float:
     """Return random seconds to wait; the upper bound doubles with each of `failures`.
 
-    It is FIRST for none, and LONGEST at most.
+    The bound is FIRST for none, and LONGEST at most.
     """
     longest = min(LONGEST, FIRST * 2 ** min(failures, 16))
     return random.uniform(0, longest)  # noqa: S311  spreads load, hides nothing

@@ -19,9 +19,9 @@ class Notices:
         self._standing: dict[Hashable, frozenset[str]] = {}
 
     def news(self, topic: Hashable, *sentences: str) -> tuple[str, ...]:
-        """Return those of `sentences` that the last report about `topic` did not have.
+        """Return the `sentences` that the last report about `topic` did not have.
 
-        The sentences replace that report; without any, the topic is forgotten.
+        All `sentences` replace that report; without any, the topic is forgotten.
         """
         before = self._standing.pop(topic, frozenset())
         if sentences:

@@ -59,7 +59,7 @@ class ApiRequests:
         self.pace = pace
         self.program = program
         self.horizon = Horizon()
-        self.troubles: dict[tuple[str, Where], KubeError] = {}  # of watches, by their kind's plural
+        self.troubles: dict[tuple[str, Where], KubeError] = {}  # by plural and selection
 
     async def call(self, request: wire.ApiRequest) -> bytes:
         """Send a request; return the body of a success, else raise the answer's error."""
@@ -80,8 +80,9 @@ class ApiRequests:
     async def list(self, kind: ObjectKind[Any, Any], where: Where) -> AsyncIterator[wire.Page]:
         """Yield the pages of a consistent list; raise Expired when the next page is gone.
 
-        Pages are asked for by their size. `resourceVersion=0` would read the server's cache, in one
-        piece (apiserver's cacher ignores the limit then). The cache may be an hour old.
+        The bytes of one page decide how many objects the next one is asked for. `resourceVersion=0`
+        is not sent: it would read the server's cache, which may be older than what was seen, and in
+        one piece (apiserver's cacher ignores the limit then).
         """
         request = make("list", kind, "", where.namespace)
         mark, limit, following = self.horizon.mark(kind), kind.page, ""
@@ -101,7 +102,7 @@ class ApiRequests:
     async def confirm(self, kind: ObjectKind[Any, Any], where: Where) -> None:
         """List one object to learn the store's newest version, and note that version.
 
-        A version lower than known ends all streams, as etcd was restored.
+        A version lower than known ends all streams, for it shows that etcd was restored.
         """
         request = make("list", kind, "", where.namespace)
         query = (*wire.selection(Where(name=where.name)), ("limit", "1"))

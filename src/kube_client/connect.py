@@ -65,8 +65,8 @@ async def connect(
 
     `user_agent` is ``name/version`` of the program; its name manages the fields that are written,
     as the API server itself would take it from there. Without `kubeconfig` the file is found as
-    kubectl does (find_access). `context`, `namespace` and `user`, to act as, stand in place of
-    those that the file names. Raise Refused when the file, or what it names, cannot be used.
+    kubectl does (find_access). `context`, `namespace` and `user` (to impersonate) override what the
+    file names. Raise Refused when the file, or what it names, cannot be used.
     """
     access = find_access(kubeconfig, context=context)
     if user:

@@ -166,7 +166,7 @@ class Person:
 
 
 class CredentialPlugin:
-    """A program that prints an ExecCredential; its answer is kept for as long as it is good.
+    """A program that prints an ExecCredential, which is kept until it expires or is refused.
 
     At a terminal its questions are shown as they come, the user may type answers, and it may take
     any time.
@@ -196,7 +196,7 @@ class CredentialPlugin:
             return self._kept
 
     def reject(self, used: Credential) -> bool:
-        """Forget the credential `used`, so that the next `read` runs the plugin; return True."""
+        """Forget `used` if it is the kept credential, so that `read` gets another; return True."""
         if self._kept == used:
             self._kept = None
         return True

@@ -37,8 +37,8 @@ class Lost(StrEnum):
     GONE = "gone"  # there is none of this name
 
 
-# Ends the 409 of 1.30 for a replace of an object that is gone, whose uid it compares with that of
-# none; 1.36 answers 404.
+# The end of the 409 of Kubernetes 1.30 for a replace of an object that is gone: it compares the uid
+# with an empty one. 1.36 answers 404.
 _UID_OF_NONE = "UID in object meta:"
 # In a 403 while the objects of a definition are being deleted; afterwards the definition is gone,
 # or was made anew (apiextensions-apiserver, pkg/apiserver/customresource_handler.go; seen of 1.36).
@@ -93,7 +93,7 @@ class Status(msgspec.Struct, rename="camel"):
 
 
 class _Refusal(Frozen):
-    """A refused request: the program, the act and the server's answer."""
+    """A refused request: the request, the program that sent it, and the server's answer."""
 
     request: ApiRequest
     program: str

@@ -4,7 +4,7 @@ Part of calls.py beside it, one for each API server that a process speaks to. Et
 writes, and every object, list and change has that count as its version. Restored from a backup it
 counts from there. The API server then serves a watch from a later version without an error and in
 silence. Only an answer with a lower version than an earlier one shows it. Versions of one resource
-can be compared as numbers (KEP-5504); those of two cannot, for each may have an etcd of its own.
+can be compared as numbers (KEP-5504). Versions of two cannot, for each may have its own etcd.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Horizon:
         self._newest[resource] = max(self._newest.get(resource, 0), number)
 
     def read(self, kind: ObjectKind[Any, Any], stored: Stored[Any, Any], mark: SentMark) -> None:
-        """Check an object that was read: an older version than known shows that etcd was restored.
+        """Note the version of an object that was read; one older than known means a restored etcd.
 
         `mark` was taken before the request was sent.
         """

@@ -1,8 +1,8 @@
 """Describes kinds of objects: their names, the codecs of their parts, the values that are stored.
 
 A caller describes its kind once (`ObjectKind`) and gets frozen values (`Stored`) ever after; the
-same client serves custom resources and those of Kubernetes. Field names in the wire's JSON are the
-caller's codec's business: `ObjectCodec.of(T)` for a Struct that has them.
+same client serves custom resources and Kubernetes' own. The caller's codec knows the names of
+fields in JSON: `ObjectCodec.of(T)` for a Struct that has them.
 """
 
 from __future__ import annotations

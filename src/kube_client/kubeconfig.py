@@ -83,7 +83,10 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Access(Frozen):
-    """A context of a kubeconfig: server, user, namespace, and `where` it was found."""
+    """A context of a kubeconfig, or the pod's service account: server, user and namespace.
+
+    `where` is the file that has the user, or the folder of the service account.
+    """
 
     server: ServerEntry
     user: UserEntry
@@ -157,7 +160,7 @@ def _own_file(environment: Mapping[str, str]) -> Path:
 
 
 def _say_something(paths: Iterable[Path]) -> bool:
-    """Return whether one of the files has an entry: a server, a user or a context."""
+    """Return whether one of the files has a cluster, a user, a context or a current-context."""
     files = [_read(path) for path in paths]
     return any(f.clusters or f.users or f.contexts or f.current_context for f in files)
 

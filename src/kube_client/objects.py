@@ -39,8 +39,9 @@ class SeenObjects(Frozen, Generic[S, U]):
 
 
 class Cluster:
-    """One API server. All methods raise Unavailable without an answer and Refused for a refusal.
+    """A client of one API server.
 
+    All methods that send a request raise Unavailable without an answer and Refused for a refusal.
     Conflict, an Unavailable (`errors`), means that the object is not as the caller believed.
     """
 

@@ -156,8 +156,8 @@ class PodCommands:
     ) -> AsyncIterator[None]:
         """Start a command, wait for its line `until`, and keep it running for the block.
 
-        Its stdin ends with the connection, however that ends. Before v5 a read of stdin does not
-        end there. So the command gets an empty line at the end of the block, which waits up to
+        With v5 its stdin ends with the connection, however that ends. With v4 a read of stdin does
+        not end there. So the command gets an empty line at the end of the block, which waits up to
         `end_seconds` for its end. Raise Unavailable when the command ends without the line `until`.
         """
         output, line = CommandOutput(self._most), AwaitedLine(until)

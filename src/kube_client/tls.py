@@ -43,7 +43,7 @@ def client_context(access: Access, certificate: bytes = b"") -> ssl.SSLContext:
 
 
 def read_authority(access: Access) -> bytes:
-    """Return the CA certificates to trust, as PEM; empty for those of the system.
+    """Return the CA certificates to trust, as PEM; empty to trust the system's.
 
     Raise Refused when they cannot be read.
     """
@@ -64,7 +64,7 @@ def _trust(context: ssl.SSLContext, authority: bytes, where: str) -> None:
 
 
 def _show(context: ssl.SSLContext, certificate: bytes, where: str) -> None:
-    """Load a client certificate through a file in memory (memfd), as OpenSSL takes only files."""
+    """Load a client certificate through a file in memory (memfd), as Python takes only files."""
     descriptor = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, certificate)

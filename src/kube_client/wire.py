@@ -380,7 +380,7 @@ def document(
 
 
 def selection(where: Where) -> Pairs:
-    """Return the URL query that asks a list or a watch for the objects of a selection."""
+    """Return the URL query for a selection, without its namespace, which is a part of the path."""
     fields = ",".join(
         part for part in (where.name and f"metadata.name={where.name}", where.fields) if part
     )
