@@ -1,4 +1,4 @@
-"""Sends one request, and notes which version of the store its answer shows.
+"""Sends requests to one API server, and notes which version of the store a list shows.
 
 `objects` and `watching` send through it. An answer is a body or a KubeError. A server that is too
 busy (429) says when to ask again, and is asked then. It has done nothing, so that is right for

@@ -102,7 +102,7 @@ class _Refusal(Frozen):
 
 
 def failure(request: ApiRequest, answer: Answer, program: str) -> KubeError:
-    """Return the error for an unsuccessful answer; its sentence names the program that asked."""
+    """Return the error for an unsuccessful answer; its text may name `program`, which asked."""
     status = _status(answer)
     message = (status.message.splitlines() or [""])[0].rstrip(". ") or f"HTTP {answer.status}"
     if answer.status in _ERRORS:

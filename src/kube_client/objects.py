@@ -35,7 +35,7 @@ class SeenObjects(Frozen, Generic[S, U]):
 
     objects: tuple[Stored[S, U], ...]
     muddled: tuple[str, ...]
-    unread: frozenset[str] = frozenset()  # the names of those others
+    unread: frozenset[str] = frozenset()  # the names of the others
 
 
 class Cluster:

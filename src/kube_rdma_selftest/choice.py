@@ -40,7 +40,7 @@ from kube_rdma_selftest.trial import SelftestRequest, SelftestScene, Trial, Tria
 
 INTERFACE = InterfaceName(
     "kr-selftest"
-)  # the node has none of this name (see kernel/pod/errors.py)
+)  # free on the node, as before Linux 6.15 it has to be (kernel/pod/links.py)
 
 # Addresses that are set aside for tests of network devices (RFC 2544, RFC 5180).
 _ADDRESSES = (

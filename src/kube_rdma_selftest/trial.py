@@ -50,7 +50,7 @@ class SelftestScene(Frozen):
     functions: tuple[tuple[FunctionPlace, FunctionSettings], ...] = ()  # virtual ones
     routed: tuple[str, ...] = ()  # interfaces with a default route
     above: tuple[tuple[str, tuple[str, ...]], ...] = ()  # what stands on an interface: bond, …
-    rdma: tuple[str, ...] = ()  # the names of all RDMA devices, those of pods too
+    rdma: tuple[str, ...] = ()  # the names of all RDMA devices, also of pods
     altnames: tuple[tuple[str, tuple[str, ...]], ...] = ()  # further names of an interface
 
 

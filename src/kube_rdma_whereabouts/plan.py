@@ -120,7 +120,7 @@ def read(
 
 
 def plan(legacy: LegacyAddresses, pods: Iterable[PodState], present: OwnObjects) -> MigrationPlan:
-    """Return the pool changes that a migration needs, and sentences about obstacles."""
+    """Return the pool changes of a migration, the kept addresses, and sentences on obstacles."""
     living = {f"{pod.namespace}/{pod.name}": pod for pod in pods if not pod.is_over}
     kept, over, unmapped = [], [], list(legacy.faults)
     compiled = [subpool for pool in legacy.pools for subpool in subpools(pool)]

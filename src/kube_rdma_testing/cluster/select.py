@@ -20,7 +20,7 @@ _FIELDS = {
     "resourceslices": ("metadata.name", "spec.driver", "spec.nodeName"),
 }
 _TERM = re.compile(r"(!?)([\w./-]+)(?:(==|=|!=)([\w./-]*)|\s+(in|notin)\s+\(([^)]*)\))?")
-_COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
+_COMMA = re.compile(r",(?![^(]*\))")  # not inside of brackets
 
 
 def matches(request: ApiRequest, resource: ServedResource, document: Document) -> bool:

@@ -385,7 +385,7 @@ class ClientLine:
         request: ApiRequest,
         seconds: float,
     ) -> AsyncIterator[Stream]:
-        """Open a watch at the server, with the faults that are set, and yield its lines."""
+        """Open a watch, with the faults that are set, and yield its lines or the refusal."""
         await asyncio.sleep(0)
         watch = _ServedWatch((request.group, request.version, request.plural))
         lines = self._changes(request, watch)
