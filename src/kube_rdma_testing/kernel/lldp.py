@@ -38,19 +38,15 @@ class FakeLldp:
 
     def rename(self, interface: str, name: str) -> None:
         """Give an interface another name; its sockets follow it."""
-        self.remove(interface)
+        self.interfaces.remove(interface)
         self.interfaces.add(name)
         for one in self.sockets:
             if one.name == interface:
                 one.name = name
 
-    def remove(self, interface: str) -> None:
-        """Take an interface away, as when a pod gets it; its sockets keep their name."""
-        self.interfaces.remove(interface)
-
     def leave(self, interface: str) -> None:
-        """Delete an interface, whose sockets then have no name."""
-        self.remove(interface)
+        """Delete an interface, or give it to a pod; its sockets then have no name."""
+        self.interfaces.remove(interface)
         for one in self.sockets:
             one.name = "" if one.name == interface else one.name
 

@@ -72,7 +72,7 @@ class FakeCdiRuntime:
                 continue
             try:
                 edits_by_name = _devices(json.loads(path.read_bytes()))
-            except (ValueError, TypeError, AttributeError) as error:
+            except (ValueError, TypeError, AttributeError, KeyError) as error:
                 errors.append(f"failed to load CDI Spec {path.name}: {error}")
                 continue
             for name, edits in edits_by_name.items():

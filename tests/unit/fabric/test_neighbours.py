@@ -197,7 +197,7 @@ async def test_garbled_frames_are_passed_over_and_too_many_end_the_hearing(world
 async def test_a_card_that_a_pod_has_keeps_its_neighbour(world):
     await world.send("eth0", frame())
     await until(lambda: world.looks == 1)
-    world.kernel.remove("eth0")
+    world.kernel.leave("eth0")
     card, world.cards[0:1] = world.cards[0], []
     world.up[0] = ()
     world.look()
