@@ -19,6 +19,10 @@ KEY, HOST_KEY, PORT = "~/.ssh/id_dropbear", "~/.ssh/host", "2222"
 SSH = f"dbclient -y -p {PORT}"  # with that key
 ALLREDUCE = "~/allreduce"  # in a pod, where /dev/shm runs no program
 RECEIVE = f"base64 -d > {ALLREDUCE} && chmod 755 {ALLREDUCE}"
+# What mpirun needs to know so that its own TCP goes by net1 (docs/pods.md).
+BY_NAMES = (
+    "--mca orte_keep_fqdn_hostnames 1 --mca btl_tcp_if_include net1 --mca oob_tcp_if_include net1",
+)
 LARGEST, ROUNDS = 4096, 5  # bytes of a message, ping-pongs of each size
 
 
@@ -38,9 +42,12 @@ def let_in(lab, near, far):
     shell(lab, far, f"{allow} && dropbear -r {HOST_KEY} -p {PORT} -P /dev/shm/dropbear.pid")
 
 
-def ping_pong(lab, near, far, *words):
-    """Run it from the near pod; return the sizes of its messages in bytes, the largest last."""
-    shown = _mpirun(lab, near, far, f"NPopenmpi -u {LARGEST} -n {ROUNDS}", words)
+def ping_pong(lab, near, far, *words, hosts=()):
+    """Run it from the near pod; return the sizes of its messages in bytes, the largest last.
+
+    `hosts` are names of both pods; without, they are found by their addresses on eth0.
+    """
+    shown = _mpirun(lab, near, far, f"NPopenmpi -u {LARGEST} -n {ROUNDS}", words, hosts)
     return [int(size) for size in re.findall(r"^\s*\d+:\s+(\d+) bytes", shown, re.MULTILINE)]
 
 
@@ -68,15 +75,15 @@ def _compiled(lab):
     return program
 
 
-def _mpirun(lab, near, far, program, words):
+def _mpirun(lab, near, far, program, words, names=()):
     hosts = "/dev/shm/hosts"
-    addresses = [cluster.get(lab, f"pod/{pod}")["status"]["podIP"] for pod in (near, far)]
+    names = names or [cluster.get(lab, f"pod/{pod}")["status"]["podIP"] for pod in (near, far)]
     options = f"--mca plm_rsh_agent '{SSH}' --mca pml ucx {' '.join(words)}"
     run = (
         f"cd /dev/shm && mpirun.openmpi --allow-run-as-root -np 2 --hostfile {hosts} --map-by node"
         f" {options} {program}"
     )
-    lines = "\\n".join((*addresses, ""))
+    lines = "\\n".join((*names, ""))
     return shell(lab, near, f"printf '{lines}' > {hosts} && {run} 2>&1")
 
 
