@@ -278,9 +278,11 @@ async def test_a_controller_that_starts_again_writes_nothing(world):
     assert (port["name"], port["port"], port["protocol"]) == ("nvme", 4420, "TCP")
 
 
-async def test_pods_one_by_one_cost_a_write_each_and_all_at_once_few(world):
+@pytest.mark.parametrize(
+    "many", [1000, *(pytest.param(many, marks=pytest.mark.slow) for many in (5000, 10_000))]
+)
+async def test_pods_one_by_one_cost_a_write_each_and_all_at_once_few(world, many):
     world.service()
-    many = 1000
     for n in range(many):
         world.pod(f"pod-{n}", f"10.0.{n // 250}.{n % 250 + 1}")
     async with world.publishing():
@@ -289,9 +291,9 @@ async def test_pods_one_by_one_cost_a_write_each_and_all_at_once_few(world):
         assert max(len(each["endpoints"]) for each in world.slices) == 100
         before, more = len(world.writes), 20
         for n in range(more):
-            world.pod(f"late-{n}", f"10.0.9.{n + 1}", ready=False)
+            world.pod(f"late-{n}", f"10.0.99.{n + 1}", ready=False)
             await world.settled()
-            world.pod(f"late-{n}", f"10.0.9.{n + 1}")
+            world.pod(f"late-{n}", f"10.0.99.{n + 1}")
             await until(lambda n=n: f"late-{n}" in world.names())
         own = [r for r in world.writes[before:] if "fence" not in (r.name or str(r.body))]
         assert len(own) <= 1.1 * more
