@@ -340,7 +340,7 @@ TOPOLOGIES = {
             )
             for release in (Release.FIRST_CLAIMS, Release.NEXT)
         ),
-        Topology("control-plane", "API server and etcd only, no nodes", ()),
+        Topology("control-plane", "the control plane and DNS, no nodes", ()),
     )
 }
 
