@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import resource
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ DEMO, TEST, CI = ("make", "demo"), ("make", "test"), (".ci/run",)
 DOWN = (".venv/bin/kube-rdma", "lab", "down")
 BUILD = ("make", "ready-kernel"), (".venv/bin/python", "-m", "tests.kit.parts")
 NOTHING = ("make", "help")
-LAST_LINES = 15  # of the output of a word that failed
+LAST_LINES = 200  # of the output of a word that failed: each test's traceback is in them
 
 
 def measure(context: Context) -> Iterator[Figure]:
@@ -67,8 +68,9 @@ class Words:
                 check=False,
             )
         if done.returncode:
-            last = "\n".join(self._output.read_text().splitlines()[-LAST_LINES:])
-            raise Unavailable(f"`{' '.join(words)}` ended with {done.returncode}:\n{last}")
+            last = self._output.read_text().splitlines()[-LAST_LINES:]
+            print(*last, sep="\n", file=sys.stderr)
+            raise Unavailable(f"`{' '.join(words)}` ended with {done.returncode}")
         return time.monotonic() - began, _worked() - before
 
 
