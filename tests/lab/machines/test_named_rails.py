@@ -177,12 +177,12 @@ def test_two_swapped_cables_are_named_with_both_ends_and_mended(rails, shell):
     shell.check(f"kube-rdma lab cable {SWAPPED}")
     try:
         for node in ("node-2", "node-3"):
-            told = cluster.until_event(rails, "CablesWrong", f"{node} ens2f0 is in")
-            assert "node-2 ens2f0 is in leaf-b Ethernet1/1, where node-3 ens2f0 belongs" in told
-            assert "node-3 ens2f0 is in leaf-a Ethernet1/3, where node-2 ens2f0 belongs" in told
+            told = cluster.until_event(rails, "CablesWrong", f"{node} rxe0 is in")
+            assert "node-2 rxe0 is in leaf-b Ethernet1/1, where node-3 rxe0 belongs" in told
+            assert "node-3 rxe0 is in leaf-a Ethernet1/3, where node-2 rxe0 belongs" in told
         shown = shell.check("! kube-rdma fabric show")
         assert "CablesSwapped" in shown
-        assert "node-2 ens2f0 is in leaf-b Ethernet1/1, where node-3 ens2f0 belongs" in shown
+        assert "node-2 rxe0 is in leaf-b Ethernet1/1, where node-3 rxe0 belongs" in shown
         assert "CablesSwapped" in shell.check("kube-rdma status || true")
     finally:
         shell.check(f"kube-rdma lab cable {BACK}")
