@@ -19,7 +19,7 @@ from kube_client import wire
 from kube_client.calls import ApiRequests, RequestTiming, make
 from kube_client.errors import Conflict, Expired, Lost, NotInstalled
 from kube_client.kinds import EVERYWHERE, ObjectKind, Pairs, Stored, Wanted, Where
-from kube_client.watching import Changed, Cut, Level, Muddled, Synced, WatchEvent
+from kube_client.watching import Changed, Cut, Deleted, Level, Muddled, Synced, WatchEvent
 
 S = TypeVar("S")
 U = TypeVar("U")
@@ -68,7 +68,7 @@ class Cluster:
         return self._calls.horizon.listeners
 
     def troubles(self) -> tuple[str, ...]:
-        """Return a sentence for each watch whose last attempt failed.
+        """Return a sentence for each watch whose last attempt failed, until it is closed.
 
         A kind that is not installed is no failure.
         """
@@ -125,20 +125,25 @@ class Cluster:
 
         Raise Unavailable without an answer, Refused for a refusal.
         """
-        objects: list[Stored[S, U]] = []
-        muddled: list[Muddled] = []
+        # By namespace and name, for a list that expires between two pages is begun anew: what was
+        # deleted or changed meanwhile is reported.
+        seen: dict[tuple[str, str], Stored[S, U] | Muddled] = {}
         async with aclosing(self.watch(kind, where)) as events:
             async for event in events:
                 match event:
                     case Changed(stored):
-                        objects.append(stored)
-                    case Muddled():
-                        muddled.append(event)
+                        seen[stored.namespace, stored.name] = stored
+                    case Muddled(name, namespace):
+                        seen[namespace, name] = event
+                    case Deleted(name, namespace):
+                        seen.pop((namespace, name), None)
                     case Cut(why):
                         raise Unavailable(why)
                     case Synced():
                         break
+        objects = [each for each in seen.values() if isinstance(each, Stored)]
         objects.sort(key=lambda each: each.name)
+        muddled = [each for each in seen.values() if isinstance(each, Muddled)]
         sentences = tuple(sorted(each.why for each in muddled))
         return SeenObjects(tuple(objects), sentences, frozenset(each.name for each in muddled))
 

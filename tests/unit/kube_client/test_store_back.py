@@ -265,6 +265,30 @@ async def test_a_list_whose_pages_expire_is_begun_anew(cluster, line, server, ot
         await cluster.list(kind)
 
 
+async def test_see_shows_what_a_list_begun_anew_has(cluster, line, server, other):
+    """Not what was deleted, changed or mended since the pages that expired."""
+    kind = replace(TRIAL, page=3)
+    gone, old = await make(other, "a"), await make(other, "b")
+    server.put(TRIAL, {"metadata": {"name": "c"}, "spec": {"size": "large"}})
+    await make(other, "d")
+    send, changed = line.send, []
+
+    async def slow(request):
+        answer = await send(request)
+        if request.verb == "list" and not changed:
+            changed.append(await other.replace(TRIAL, replace(old, spec=Spec(size=2))))
+            await other.delete(TRIAL, gone)
+            server.put(TRIAL, {"metadata": {"name": "c"}, "spec": {"size": 3}})
+            server.compact()
+        return answer
+
+    line.send = slow
+    seen = await cluster.see(kind)
+    assert [(each.name, each.spec.size) for each in seen.objects] == [("b", 2), ("c", 3), ("d", 1)]
+    assert seen.muddled == ()
+    assert seen.unread == frozenset()
+
+
 async def test_pages_are_as_large_as_objects_let_them(cluster, line, other):
     """Few at first; then as many as weigh four MiB, and never more than four times as many."""
     for number in range(60):
