@@ -101,29 +101,33 @@ class Level(Generic[S, U]):
         self._cut = False
 
     async def run(self) -> AsyncGenerator[WatchEvent[S, U], None]:
-        """Yield the events of the watch without end, round after round, also after failures."""
-        pace = self._calls.pace
-        failures = 0
-        while True:
-            began = pace.clock()
-            cut: Cut | None = None
-            try:
-                async with aclosing(self._round()) as events:
-                    async for event in events:
-                        yield event
-            except Expired:
-                self._version = ""
-            except (Refused, Unavailable) as error:
-                self._calls.troubles[self._place] = error
-                if isinstance(error, Refused) and not self._synced:
-                    raise
-                self._is_sure = False
-                cut = None if self._cut else Cut(str(error))
-            if cut:
-                self._cut = True
-                yield cut
-            failures = 0 if pace.clock() - began >= _HELD else failures + 1
-            await asyncio.sleep(pace.pause(failures))
+        """Yield the events of the watch without end; begin another round after each failure."""
+        try:
+            pace = self._calls.pace
+            failures = 0
+            while True:
+                began = pace.clock()
+                cut: Cut | None = None
+                try:
+                    async with aclosing(self._round()) as events:
+                        async for event in events:
+                            yield event
+                except Expired:
+                    self._version = ""
+                except (Refused, Unavailable) as error:
+                    self._calls.troubles[self._place] = error
+                    if isinstance(error, Refused) and not self._synced:
+                        raise
+                    self._is_sure = False
+                    cut = None if self._cut else Cut(str(error))
+                if cut:
+                    self._cut = True
+                    yield cut
+                failures = 0 if pace.clock() - began >= _HELD else failures + 1
+                await asyncio.sleep(pace.pause(failures))
+        except (GeneratorExit, asyncio.CancelledError):  # nobody waits for it any more
+            self._calls.troubles.pop(self._place, None)
+            raise
 
     async def _round(self) -> AsyncGenerator[WatchEvent[S, U], None]:
         clock = self._calls.pace.clock

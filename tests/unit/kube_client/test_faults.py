@@ -263,3 +263,20 @@ async def test_a_watch_that_is_left_leaves_nothing(cluster, line):
         with suppress(asyncio.CancelledError):
             await waiting
     assert line.watching == 0
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_closed_watch_is_no_trouble_any_more(cluster, line, is_cancelled):
+    async with Told(cluster) as told:
+        await told.sync()
+        line.cut()
+        assert isinstance(await told.next(), Cut)
+        assert len(cluster.troubles()) == 1
+        if is_cancelled:
+            waiting = asyncio.create_task(told.next())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert cluster.troubles() == ()
+    assert cluster.troubles() == ()
