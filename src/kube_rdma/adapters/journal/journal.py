@@ -200,16 +200,7 @@ class Journal(Generic[T]):
         return Loaded(tuple(records), tuple(broken), tuple(self._foreign.values()), tuple(halves))
 
     def _read(self, file: str) -> T:
-        try:
-            envelope = json.loads(self._disk.read(file))
-        except RecursionError as error:
-            raise ValueError("it is nested deeper than any record") from error
-        if not isinstance(envelope, dict) or "version" not in envelope:
-            raise ValueError("it is not a record of kube-rdma")
-        if (version := envelope["version"]) != VERSION:
-            raise _Foreign(f"its version is {version!r:.20}, this kube-rdma knows {VERSION}")
-        if not envelope.keys() >= _ENVELOPE:
-            raise ValueError("it is not a record of kube-rdma")
+        envelope = _envelope(self._disk.read(file))
         kind, data = envelope["kind"], envelope["data"]
         if not isinstance(kind, str) or kind not in self._types:
             raise _Foreign(f"its kind is {kind!r:.60}, known are {', '.join(self._types)}")
@@ -254,6 +245,21 @@ class Journal(Generic[T]):
         return needed(path, verb, f"{needs}; nothing is done without it")
 
 
+def _envelope(content: bytes) -> dict[str, Any]:
+    """Return what a record's file says; raise ValueError for no record, _Foreign for a version."""
+    try:
+        envelope = json.loads(content)
+    except RecursionError as error:
+        raise ValueError("it is nested deeper than any record") from error
+    if not isinstance(envelope, dict) or "version" not in envelope:
+        raise ValueError("it is not a record of kube-rdma")
+    if (version := envelope["version"]) != VERSION:
+        raise _Foreign(f"its version is {version!r:.20}, this kube-rdma knows {VERSION}")
+    if not envelope.keys() >= _ENVELOPE:
+        raise ValueError("it is not a record of kube-rdma")
+    return envelope
+
+
 def _file(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise Refused(
@@ -276,8 +282,8 @@ def glance(folder: Path, of: type[T]) -> T | None:
         path = next(iter(sorted(folder.glob("*.json"))), None)
         if path is None:
             return None
-        return CODEC.decode(of, json.loads(path.read_bytes())["data"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return CODEC.decode(of, _envelope(path.read_bytes())["data"])
+    except (OSError, ValueError, _Foreign) as error:
         raise Unavailable(f"the record in {folder} is not readable ({error})") from error
 
 
@@ -297,9 +303,9 @@ def glances(folder: Path, kind: str, of: type[T]) -> tuple[tuple[str, T], ...] |
 
 
 def _records(text: bytes, kind: str, of: type[T]) -> list[T]:
-    """Return the decoded record of a file as a list; empty for another kind or bad JSON."""
+    """Return the decoded record of a file as a list; empty for another kind or no record."""
     try:
-        envelope = json.loads(text)
+        envelope = _envelope(text)
         return [CODEC.decode(of, envelope["data"])] if envelope["kind"] == kind else []
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, _Foreign):
         return []

@@ -439,6 +439,19 @@ def test_a_record_that_is_nested_too_deeply_is_told(tmp_path):
         glance(tmp_path, Promise)
 
 
+def test_a_record_of_another_version_is_not_guessed_at(tmp_path):
+    """Its values may mean something else; the agent does not read it either."""
+    with Journal(Folder(tmp_path), BINDINGS) as journal:
+        journal.load()
+        journal.put("p", LEFT_PROMISE)
+    assert glance(tmp_path, Promise) == LEFT_PROMISE
+    file = tmp_path / "p.json"
+    file.write_bytes(file.read_bytes().replace(b'"version":1', b'"version":2'))
+    with pytest.raises(Unavailable, match="its version is 2, this kube-rdma knows 1"):
+        glance(tmp_path, Promise)
+    assert glances(tmp_path, "promise", Promise) == ()
+
+
 def test_no_folder_is_no_journal(tmp_path):
     assert glances(tmp_path / "none", "promise", Promise) is None
 
