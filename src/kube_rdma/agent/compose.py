@@ -350,7 +350,7 @@ def _with_metrics(needs: AgentDependencies, options: AgentOptions) -> AgentDepen
         sources = replace(
             sources,
             attachments=networks.attachments,
-            uses=networks.uses,
+            uses=networks.limits.uses,
             stopwatch=networks.stopwatch,
         )
     site = MetricsSite(options.metrics, options.metric_names, options.metrics_pods)

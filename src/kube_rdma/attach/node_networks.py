@@ -72,7 +72,7 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import BootId, NodeName
 from kube_rdma.model.kubernetes import PodState
-from kube_rdma.model.pools import FunctionPlace, FunctionReports, PodDeviceUse, Pool
+from kube_rdma.model.pools import FunctionPlace, FunctionReports, Pool
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rails import NodeRails
 from kube_rdma.pools.rules.absence import attached_cards
@@ -300,13 +300,6 @@ class NodeNetworks:
     def attachments(self) -> Iterable[model.Attachment]:
         """Return all attachments of this node's pods in the journal."""
         return self._attachments.by_key.values() if self._attachments else ()
-
-    def uses(self) -> tuple[PodDeviceUse, ...]:
-        """Return how many RDMA objects pods with an attachment use, of devices with limits.
-
-        Their control groups are read, which blocks.
-        """
-        return self._limits.uses(attachment.sandbox for attachment in tuple(self.attachments()))
 
     def cards(self) -> frozenset[CardId] | None:
         """Return the cards that attachments give to pods.

@@ -24,7 +24,7 @@ from kube_base.notices import Notices
 from kube_rdma.adapters.kernel.cgroups import RdmaGroups
 from kube_rdma.attach.rules.late_binding import holder, holders, reported
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.attach.attachment import Attachment, GrantedShare, Sandbox
+from kube_rdma.model.attach.attachment import Attachment, GrantedShare
 from kube_rdma.model.claims.claim import PreparedClaim
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.late_binding import PodName, PodSandbox
@@ -88,15 +88,14 @@ class ShareLimits:
             group = await asyncio.to_thread(self._groups.find, uid)
             await _compare(self._groups, uid, group, allocation.device_limits(granted, {}, used))
 
-    def uses(self, sandboxes: Iterable[Sandbox]) -> tuple[PodDeviceUse, ...]:
-        """Return how many RDMA objects these pods use, of devices with limits.
+    def uses(self, pods: Mapping[str, PodName]) -> tuple[PodDeviceUse, ...]:
+        """Return how many RDMA objects these pods (by uid) use, of devices with limits.
 
         It blocks. A pod whose group has ended has nothing.
         """
         groups = self._groups if self.by_resource else None
-        pods = {sandbox.uid: sandbox.pod for sandbox in sandboxes} if groups else {}
         uses: list[PodDeviceUse] = []
-        for uid, pod in pods.items():
+        for uid, pod in pods.items() if groups else ():
             assert groups
             with suppress(KubeError):
                 group = groups.read(groups.find(uid))
@@ -163,6 +162,13 @@ class ShareLimitRounds:
         self._pause = pause
         self._notices = Notices()
         self._are_left = dependencies.limits.is_able  # limits of an earlier policy may be left
+        self._pods: dict[str, PodName] = {}  # those that hold limited shares, by uid
+
+    def uses(self) -> tuple[PodDeviceUse, ...]:
+        """Return how many RDMA objects pods use, of devices with limits; it blocks."""
+        attached = (one.sandbox for one in tuple(self._needs.attachments()))
+        pods = {sandbox.uid: sandbox.pod for sandbox in attached}
+        return self._needs.limits.uses(pods | self._pods)
 
     async def run(self) -> None:
         """Run rounds of limits until cancelled."""
@@ -187,12 +193,13 @@ class ShareLimitRounds:
         if holdings is None:
             return
         pods = set(holders(holdings).values())
-        for sandbox in await self._needs.listed():
-            if sandbox.ready and sandbox.pod in pods:
-                try:
-                    await self._hold(sandbox.pod, sandbox.uid, holdings)
-                except KubeError as error:  # tried again in the next round
-                    self._fail(sandbox.pod, sandbox.uid, str(error))
+        sandboxes = [one for one in await self._needs.listed() if one.ready and one.pod in pods]
+        self._pods = {one.uid: one.pod for one in sandboxes if one.uid in self._pods}
+        for sandbox in sandboxes:
+            try:
+                await self._hold(sandbox.pod, sandbox.uid, holdings)
+            except KubeError as error:  # tried again in the next round
+                self._fail(sandbox.pod, sandbox.uid, str(error))
         self._are_left = limited_now
 
     async def before_start(self, resource: str, shares: Sequence[ShareId]) -> None:
@@ -232,9 +239,11 @@ class ShareLimitRounds:
         if not any(held.resource in limits.by_resource for held in mine):
             with suppress(KubeError):
                 await limits.lift(uid, self._needs.granted(mine), used)
-        elif uncounted := await limits.hold(uid, self._needs.granted(mine), used):
-            self._fail(pod, uid, not_counted(uncounted))
-            return
+        else:
+            self._pods[uid] = pod
+            if uncounted := await limits.hold(uid, self._needs.granted(mine), used):
+                self._fail(pod, uid, not_counted(uncounted))
+                return
         self._notices.over(uid)
 
     def _fail(self, pod: PodName, uid: str, why: str) -> None:

@@ -6,7 +6,7 @@ from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.cgroups import RdmaGroups
 from kube_rdma.attach.share_limits import RoundDependencies, ShareLimitRounds, ShareLimits
-from kube_rdma.model.attach.attachment import Attachment, Sandbox
+from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.claims.claim import ClaimName, ClaimUser, PreparedClaim
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.late_binding import PodName, PodSandbox
@@ -109,7 +109,7 @@ def test_what_a_pod_has_is_read_beside_what_it_may_have(files):
     groups = RdmaGroups(files)
     groups.write(groups.switch_on(UID), [DeviceLimits("mlx5_0", LIMITS)])
     files.charge(GROUP, "mlx5_0")
-    pods = [Sandbox("c1", POD, UID, "/run/netns/a", 7), Sandbox("c2", POD, "gone", "/b", 8)]
+    pods = {UID: POD, "gone": POD}
     (use,) = ShareLimits(groups, pools).uses(pods)
     assert use == PodDeviceUse(POD.namespace, POD.name, DeviceUse("mlx5_0", 0, 1), LIMITS)
     assert ShareLimits(groups, lambda: pools(None)).uses(pods) == ()
@@ -176,6 +176,20 @@ def node(files):
 async def test_a_round_holds_a_pod_that_had_no_add(node, files):
     await node.rounds.round()
     assert limits_of(files)["mlx5_0"] == LIMITS
+
+
+async def test_what_a_pod_without_a_network_has_is_read_until_it_ends(node, files):
+    """Whether a round or the start of its container held it; nobody attached anything to it."""
+    await node.rounds.round()
+    files.charge(GROUP, "mlx5_0")
+    expected = PodDeviceUse(POD.namespace, POD.name, DeviceUse("mlx5_0", 0, 1), LIMITS)
+    assert node.rounds.uses() == (expected,)
+    started = Node(files)
+    await started.rounds.before_start(RESOURCE, [started.share.share])
+    assert started.rounds.uses() == (expected,)
+    started.sandboxes = []
+    await started.rounds.round()
+    assert started.rounds.uses() == ()
 
 
 class TestBeforeAContainerStarts:
