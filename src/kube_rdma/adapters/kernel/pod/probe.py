@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 
-from kube_base.errors import Unavailable
+from kube_base.errors import KubeError, Unavailable
 from kube_rdma.adapters.kernel.locks import waited
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interface_named
@@ -62,9 +62,9 @@ class Announcer:
     def announce(self, step: Announce) -> None:
         """Announce an address once, on an Ethernet link.
 
-        An OSError or Unavailable is ignored, as of a link that is down.
+        A failure is ignored, as of a link that is down.
         """
-        with suppress(OSError, Unavailable):
+        with suppress(OSError, KubeError):
             link = self._link(step.name)
             if link.hardware != ETHERNET:
                 return

@@ -2,22 +2,32 @@
 
 import socket
 import struct
+from contextlib import closing
 from ipaddress import ip_address
 from itertools import count
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
+from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface
 from kube_rdma.adapters.kernel.pod import probe
+from kube_rdma.adapters.kernel.pod.errors import ETHERNET
+from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.adapters.kernel.pod.probe import (
+    Announcer,
     advertisement,
     advertiser,
     arp_announcement,
     arp_probe,
     arp_speaker,
     frames,
+    packet_socket,
     solicitation,
 )
+from kube_rdma.model.attach.attachment import SeenLink
+from kube_rdma.model.attach.steps import Announce
 
 MAC = bytes.fromhex("020000000001")
 V4, V6 = ip_address("10.9.0.1"), ip_address("fd00:9::1:2345")
@@ -72,6 +82,18 @@ def test_noise_is_no_answer(noise):
     """Whatever comes, nothing breaks."""
     assert arp_speaker(noise, V4) is None
     assert advertiser(noise, V6) is None
+
+
+@pytest.mark.parametrize("address", [V4, V6])
+def test_what_hinders_an_announcement_stops_no_pod(tmp_path, address):
+    """Refused too, here by a namespace that is none: the addresses are the pod's already."""
+    link = Interface(SeenLink("net1", 7, 1500, MAC.hex(":"), up=True), ETHERNET, 0, "")
+    file = tmp_path / "file"
+    file.touch()
+    with file.open() as opened, closing(Announcer(opened.fileno(), lambda _: link)) as announcer:
+        with pytest.raises(Refused):
+            open_inside(opened.fileno(), packet_socket)
+        announcer.announce(Announce("net1", address))
 
 
 class Heard:
