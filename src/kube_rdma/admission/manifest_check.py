@@ -224,11 +224,13 @@ class _Checker:
         """Return what the claims of an object are, in words; "" without kube-rdma's parameters."""
         places = parameters.places(manifest.document, manifest.group, manifest.kind)
         claims = [parameters.judged(manifest.document, place) for place in places]
+        is_class = manifest.kind == "DeviceClass"
         for place in places:
             for named, expression, path in parameters.selectors(manifest.document, place):
                 where = manifest.document.where(path)
-                self.selectors.append(ClaimSelector(expression, where, named or manifest.name))
-                if manifest.kind == "DeviceClass":
+                device_class = manifest.name if is_class else named
+                self.selectors.append(ClaimSelector(expression, where, device_class))
+                if is_class:
                     before = self.classes.get(manifest.name, "")
                     self.classes[manifest.name] = f"{before} && {expression}"
         if not any(claim.configs for claim in claims):

@@ -41,6 +41,25 @@ BARE = "{kind: Pod, apiVersion: v1, metadata: {name: p}, spec: {containers: [{na
 BARE += "{limits: {rdma/nic: 1}}}]}}"
 
 
+CLASS = """
+kind: DeviceClass
+apiVersion: resource.k8s.io/v1
+metadata: {name: nics}
+spec: {selectors: [{cel: {expression: 'device.driver == "dra.net"'}}]}
+---
+kind: ResourceClaim
+apiVersion: resource.k8s.io/v1
+metadata: {name: nics}
+spec:
+  devices:
+    requests:
+    - name: nic
+      exactly:
+        CLASS
+        selectors: [{cel: {expression: 'device.attributes["rdma.kube-rdma.io"].rail == 1'}}]
+"""
+
+
 def said(text, settings=USUAL):
     """Code and line of each finding that a rule about pods or networks has made."""
     found = check(read_all(text.encode(), "f.yaml"), settings).findings
@@ -51,6 +70,13 @@ def said(text, settings=USUAL):
 
 def network(name, of_type):
     return NETWORK.replace("NAME", name).replace("TYPE", of_type)
+
+
+@pytest.mark.parametrize(("named", "count"), [("deviceClassName: nics", 1), ("count: 1", 0)])
+def test_the_name_of_a_claim_is_not_that_of_its_class(named, count):
+    """Without a class nobody knows which devices the claim's selector is asked of."""
+    found = check(read_all(CLASS.replace("CLASS", named).encode(), "f.yaml")).findings
+    assert sum("class nics has devices of dra.net" in one.problem for one in found) == count
 
 
 def test_a_volume_of_the_host_s_device_files_is_told_at_the_volume():
