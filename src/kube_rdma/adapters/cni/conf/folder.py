@@ -404,7 +404,7 @@ class Writes:
 def _is_quick(path: Path, written: int) -> bool:
     """Return whether a file was replaced within a second after the write.
 
-    Return False for a file that was removed.
+    Return False for a removed file: products that guard the folder rename what they take out.
     """
     try:
         return path.stat().st_ctime_ns - written <= AT_ONCE
