@@ -111,11 +111,12 @@ async def until_well(
     """Look at the cluster until all is well or time is over; return the last look.
 
     `what` is all that has to be well, a word of --wait-for. `progress` gets each new sentence about
-    what is missing. With `shown`, which gets each look whose facts differ, it goes on until it is
+    what is missing. With `shown`, which gets each look that differs, it goes on until it is
     cancelled. Raise Unavailable if the API server does not answer the last look.
     """
     between = WATCH_SECONDS if shown else BETWEEN_SECONDS
-    end, before, seen = clock() + seconds, "", ClusterFacts()
+    end, before = clock() + seconds, ""
+    seen: ClusterLook | None = None
     while True:
         news = ""
         try:
@@ -129,7 +130,8 @@ async def until_well(
                 if look.result is ClusterHealth.HEALTHY or clock() + between > end:
                     return look
                 news = _waits_for(awaited(look.findings, what))
-            elif seen != (seen := replace(look.facts, read_at=None)):  # all but the time
+            # All but the time, which makes findings of its own: a report grows old.
+            elif seen != (seen := replace(look, facts=replace(look.facts, read_at=None))):
                 shown(look)
         if news and news != before:
             progress(news)

@@ -1,12 +1,15 @@
 """`kube-rdma status --wait`: which look counts, when it ends, what is said meanwhile."""
 
+from datetime import UTC, datetime
+from math import inf
+
 import pytest
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.model.reports import ClusterHealth, ProgramRole
 from kube_rdma.reports.gather import BETWEEN_SECONDS, until_well
-from tests.unit.reports.rules.test_cluster import CONTROLLER, WELL
+from tests.unit.reports.rules.test_cluster import CONTROLLER, REPORT, WELL
 
 NO_AGENT = replace(WELL, workloads=(CONTROLLER,))
 NOT_READY = replace(
@@ -74,3 +77,16 @@ async def test_a_right_that_is_missing_is_not_waited_for():
     with pytest.raises(Refused):
         await cluster.wait(60)
     assert cluster.now == 0
+
+
+async def test_a_report_that_grows_old_is_shown_though_nothing_else_changes():
+    """A look at which only the time differs is not."""
+    reports = {name: replace(REPORT, renew_time="2026-01-01T00:00:00Z") for name in WELL.reports}
+    looks = [
+        replace(WELL, reports=reports, read_at=datetime(2026, 1, 1, 0, minute, tzinfo=UTC))
+        for minute in (1, 2, 25)
+    ]
+    shown, cluster = [], Cluster(*looks, Refused("the end", remedy="End"))
+    with pytest.raises(Refused):
+        await until_well(cluster.take, inf, shown=shown.append, sleep=cluster.sleep)
+    assert [[one.code for one in look.findings] for look in shown] == [[], ["ReportOld"] * 2]
