@@ -406,10 +406,10 @@ def _misshapen(pod: dict[str, Any]) -> str:
         "spec.nodeSelector": spec.get("nodeSelector"),
     }
     for name in ("containers", "resourceClaims"):
-        parts = spec.get(name) or []
-        if not isinstance(parts, list):
+        parts = spec.get(name)
+        if not isinstance(parts, list | None):
             return f"spec.{name}"
-        for number, part in enumerate(parts):
+        for number, part in enumerate(parts or ()):
             if not isinstance(part, dict):
                 return f"spec.{name}[{number}]"
             place, resources = f"spec.{name}[{number}].resources", part.get("resources")
