@@ -85,6 +85,7 @@ def test_records_go_on_demand(host):
     """Without the option they stay: the agent may come back."""
     (host / "var/lib/kube-rdma/pools").mkdir(parents=True)
     (host / "run/kube-rdma/missed").mkdir()
+    (host / "run/kube-rdma/neighbours").touch()
     wired(host, "10-cbr0.conflist", LIST)
     uninstall(host)
     assert (host / "var/lib/kube-rdma/pools").exists()
@@ -94,6 +95,7 @@ def test_records_go_on_demand(host):
         "/run/kube-rdma: records removed",
     ]
     assert not (host / "var/lib/kube-rdma").exists()
+    assert not (host / "run/kube-rdma").exists()
 
 
 def test_records_stay_while_a_network_is_among_them(host):
