@@ -71,7 +71,7 @@ def _not_registered(seen: Observation) -> Iterator[Finding]:
 
 
 def _allocatable(seen: Observation) -> Iterator[Finding]:
-    """A node offers fewer shares than it has cards."""
+    """A resource's allocatable is 0, or differs from the number of its healthy shares."""
     kubelet = _kubelet(seen)
     resources = dict(kubelet.allocatable or ())
     for pool in verdict(seen).pools:
@@ -157,9 +157,10 @@ def _kubelet(seen: Observation) -> ObservedKubelet:
 
 
 def outdated(seen: Observation) -> Iterator[Finding]:
-    """Needs of VKE's own component are advice.
+    """The kubelet or vpc-cni is older than kube-rdma, or VKE's own component, needs. The latter is
+    advice.
 
-    They are named in Volcengine's document "Use RDMA in VKE".
+    Volcengine's document "Use RDMA in VKE" has the needs of that component.
     """
     assert seen.versions is not None
     kubelet, plugin = seen.versions.kubelet, seen.versions.vpc_cni
