@@ -160,8 +160,8 @@ def doctor(
     From elsewhere name what to check: node/NAME, pod/NAME or --all-nodes. The command then runs
     itself in the agents' containers by `kubectl exec`, which needs a Role in their namespace.
 
-    Exits with 1 when something is in the way of RDMA, with 6 when most checks could not be made or
-    a node did not answer, else with 0. --verbose names what could not be seen. docs/doctor.md
+    Exits with 1 when something is in the way of RDMA. Else it exits with 6 when most checks could
+    not be made or a node did not answer. --verbose names what could not be seen. docs/doctor.md
     explains the codes.
     """
     from kube_rdma.adapters.files import bundle

@@ -51,8 +51,8 @@ def why(
 ) -> None:
     """Find the one cause of a symptom.
 
-    Looks at Events, explain, status and doctor, in this order, and shows the root cause with its
-    evidence and fix, then where the rest is to be found. It changes nothing.
+    Looks at Events, explain, status and doctor, in this order. It shows the root cause with its
+    evidence and fix, then where the rest is to be found, and changes nothing.
 
     Exits with 1 when something was found, with 6 when nothing was and a part could not be asked.
     """
