@@ -340,8 +340,9 @@ class PolicyPool(Typed):
     """
     serve: Annotated[specs.Serving, _Named] | None = None
     """serve says by which way pods get the cards. plugin: as shares of the device plugin. claims:
-    by ResourceClaims, and by the same resource name where a DeviceClass has it; needs --claims and
-    Kubernetes 1.36. Left out: what the label kube-rdma.io/serve of the node says, else plugin.
+    by ResourceClaims (needs --claims and Kubernetes 1.34), and by the same resource name where a
+    DeviceClass has it (Kubernetes 1.36). Left out: what the label kube-rdma.io/serve of the node
+    says, else plugin.
     """
     fabric: PolicyFabric | None = None
     """fabric is what programs such as NCCL and UCX use on these cards. Left out: the programs
