@@ -181,8 +181,8 @@ class InstalledAgent(Typed):
     node_selector: dict[str, str] = Field(default_factory=dict, examples=[{"pool": "rdma"}])
     """
     nodeSelector has the labels of the nodes that get an agent, besides those of the preset. All
-    presets but ack, scc and nvidia leave out nodes with kube-rdma.io/agent=off. Example:
-    {pool: rdma}.
+    presets but ack, scc and nvidia leave out nodes with kube-rdma.io/agent=off; a NicClusterPolicy
+    does not. Example: {pool: rdma}.
     """
     tolerations: Many[Object] = ()
     """
