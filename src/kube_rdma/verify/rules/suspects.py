@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import median
 from typing import TypeAlias
@@ -108,9 +108,14 @@ def suspects(rated: Sequence[RatedPair]) -> tuple[Suspect, ...]:
     named: list[Suspect] = []
     rails, left = _rails(rated)
     named += [_suspect(SuspectKind.RAIL, pairs, rail=rail) for rail, pairs in rails]
-    nodes, left = _guilty(left, lambda pair: tuple((node,) for node in _titles(pair)), _is_wide)
+    bad, _ = _nearly_all_bad((card, pair) for pair in left for card in _cards(pair))
+    nodes, left = _guilty(
+        left,
+        lambda pair: tuple((node,) for node in _titles(pair)),
+        lambda node, pairs: _is_wide(node[0], pairs, bad),
+    )
     named += [_suspect(SuspectKind.NODE, pairs, node=cause[0]) for cause, pairs in nodes]
-    cards, left = _guilty(left, _cards, lambda _: True)
+    cards, left = _guilty(left, _cards, lambda *_: True)
     named += [
         _suspect(SuspectKind.CARD, pairs, node=node, device=device)
         for (node, device), pairs in cards
@@ -150,30 +155,39 @@ def _rails(rated: Sequence[RatedPair]) -> tuple[list[tuple[int, Pairs]], Pairs]:
 
 def _is_bad_rail(pairs: Pairs) -> bool:
     guilty, count = _nearly_all_bad((card, pair) for pair in pairs for card in _cards(pair))
-    return count >= _FEWEST_CARDS and guilty >= NEARLY_ALL * count
+    return count >= _FEWEST_CARDS and len(guilty) >= NEARLY_ALL * count
 
 
-def _is_wide(pairs: Iterable[RatedPair]) -> bool:
+def _is_wide(node: str, pairs: Pairs, bad: Collection[Hashable]) -> bool:
     """Decide whether nearly all cards of a node are bad, and more than one.
 
-    Pairs alone do not show that: if they are few, those of one bad card may be nearly all.
+    Pairs alone do not show that: if they are few, those of one bad card may be nearly all. Pairs
+    with cards in `bad` count only for a rail without others: a good card may be measured again with
+    many bad ones.
     """
-    guilty, count = _nearly_all_bad((pair.outcome.rail, pair) for pair in pairs)
-    return guilty > 1 and guilty >= NEARLY_ALL * count
+    judging = [
+        pair
+        for pair in pairs
+        if all(name == node or (name, device) not in bad for name, device in _cards(pair))
+    ]
+    rails = {pair.outcome.rail for pair in judging}
+    judging += [pair for pair in pairs if pair.outcome.rail not in rails]
+    guilty, count = _nearly_all_bad((pair.outcome.rail, pair) for pair in judging)
+    return len(guilty) > 1 and len(guilty) >= NEARLY_ALL * count
 
 
-def _nearly_all_bad(parts: Iterable[tuple[Hashable, RatedPair]]) -> tuple[int, int]:
-    """Return the number of parts whose pairs are nearly all bad, and the number of all parts."""
+def _nearly_all_bad(parts: Iterable[tuple[Hashable, RatedPair]]) -> tuple[set[Hashable], int]:
+    """Return the parts whose pairs are nearly all bad, and the number of all parts."""
     every: Counter[Hashable] = Counter()
     bad: Counter[Hashable] = Counter()
     for part, pair in parts:
         every[part] += 1
         bad[part] += _is_bad(pair)
-    return sum(bad[part] >= NEARLY_ALL * count for part, count in every.items()), len(every)
+    return {part for part, count in every.items() if bad[part] >= NEARLY_ALL * count}, len(every)
 
 
 def _guilty(
-    rated: Sequence[RatedPair], causes: Causes, fits: Callable[[Pairs], bool]
+    rated: Sequence[RatedPair], causes: Causes, fits: Callable[[Cause, Pairs], bool]
 ) -> tuple[list[tuple[Cause, Pairs]], Pairs]:
     """Return causes whose pairs are nearly all bad, worst first, and pairs that none explains.
 
@@ -183,7 +197,7 @@ def _guilty(
     named: list[tuple[Cause, Pairs]] = []
     while (worst := tally.worst()) is not None:
         pairs = tally.pairs(worst)
-        if tally.is_proven(worst) and fits(pairs):
+        if tally.is_proven(worst) and fits(worst, pairs):
             named.append((worst, pairs))
             tally.take_out(worst)
     return named, tally.left()

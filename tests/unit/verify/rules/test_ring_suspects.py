@@ -49,6 +49,14 @@ def test_bad_cards_are_named_and_no_other(cluster, figure):
     assert {each.kind for each in suspected} == {CARD}
 
 
+def test_a_card_that_many_bad_ones_are_measured_with_again_does_not_make_its_node_bad():
+    """On rail 1 only node-1 and node-2 are well in the ring; on rail 0 node-2 has a bad card."""
+    bad = {("node-2", device(0)), *((f"node-{number}", device(1)) for number in (0, 3, 5, 7))}
+    suspected = named(pods(9, 2), one_of(bad))
+    assert cards(suspected) == bad
+    assert {each.kind for each in suspected} == {CARD}
+
+
 @given(st.integers(3, 14), st.integers(2, 8), st.data(), FIGURES)
 def test_a_bad_node_is_named(count, rails, data, figure):
     node = f"node-{data.draw(st.integers(0, count - 1))}"
