@@ -93,10 +93,11 @@ class ShareLimits:
 
         It blocks. A pod whose group has ended has nothing.
         """
-        groups = self._groups if self.by_resource else None
+        groups = self._groups
+        if groups is None or not self.by_resource:
+            return ()
         uses: list[PodDeviceUse] = []
-        for uid, pod in pods.items() if groups else ():
-            assert groups
+        for uid, pod in pods.items():
             with suppress(KubeError):
                 group = groups.read(groups.find(uid))
                 limits = {entry.device: entry.limits for entry in group.limits}
