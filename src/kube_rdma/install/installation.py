@@ -1,4 +1,4 @@
-"""From the values of an installation to its objects.
+"""Makes the objects of an installation from its values.
 
 values files, --set ─► checked (documents) ─► merged, filled (rules) ─┬─► `kube-rdma render`
                                                                       └─► apply: `kube-rdma install`
@@ -164,8 +164,8 @@ def objects(
 ) -> tuple[dict[str, Any], ...]:
     """Return the Kubernetes objects of an installation, of one part or of all.
 
-    Later layers win over earlier ones. Without `preset` it is that of the last layer that names
-    one, else the preset default. Raise Refused with every fault of a layer, or of the agent's
+    Later layers win over earlier ones. Without `preset` the last layer that names one chooses it,
+    else it is the preset default. Raise Refused with every fault of a layer, or of the agent's
     configuration in them. Raise it also where workloads are wanted and no image is named.
     """
     every = blueprints()
@@ -175,7 +175,10 @@ def objects(
 def _filled(
     values: Values, described: Mapping[str, Sequence[Blueprint]]
 ) -> tuple[dict[str, Any], ...]:
-    """Return the objects of these parts; raise Refused where no image is named for workloads."""
+    """Return the objects of these parts.
+
+    Raise Refused for workloads without an image, and for faults of the agent's configuration.
+    """
     if "workloads" in described and not values["image"]["repository"]:
         raise Refused(
             "no image of kube-rdma is named",
@@ -194,9 +197,9 @@ def _filled(
 
 
 def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
-    """Return what an administrator still has to do, one sentence each.
+    """Return what is left to do and which values have no effect, one sentence each.
 
-    Raise Refused as `objects` does.
+    Raise Refused as `all_values` does.
     """
     return install_notes.notes(all_values(layers, preset))
 
@@ -204,13 +207,13 @@ def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
 def left_out(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
     """Return what the values ask for and the version of Kubernetes lacks, one sentence each.
 
-    Raise Refused as `objects` does.
+    Raise Refused as `all_values` does.
     """
     return lacking(all_values(layers, preset))
 
 
 def policy_values(texts: Sequence[str], where: str) -> Values:
-    """Return the values that assignments give to agents of policies.
+    """Return the values that assignments give to agents of a NicClusterPolicy.
 
     Raise Refused for an assignment of another form, and for wrong values.
     """
@@ -218,7 +221,10 @@ def policy_values(texts: Sequence[str], where: str) -> Values:
 
 
 def all_values(layers: Sequence[Document], preset: str = "") -> dict[str, Any]:
-    """Return all values of an installation, those of its preset too; raise Refused as `objects`."""
+    """Return all values of an installation, those of its preset too.
+
+    Raise Refused for a layer with faults, and where no namespace is named.
+    """
     values = merged(_given(layers, preset))
     if not values["namespace"]["name"]:
         raise Refused(

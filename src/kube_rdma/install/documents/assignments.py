@@ -1,9 +1,9 @@
-"""Values of an installation as ``--set`` writes them, which reads them as Helm does.
+"""Reads the assignments of ``--set`` as Helm does.
 
-Paths have names and indices, commas stand between pairs, a backslash takes its meaning from what
-follows, and braces hold a list (helm.sh, "The Format and Limitations of --set"). Besides, a value
-can be JSON, as with Helm's ``--set-json``, and the last one YAML with a bracket or a quote at its
-begin.
+Paths have names and indices, commas stand between pairs, a backslash makes the next character
+plain text, and braces hold a list (helm.sh, "The Format and Limitations of --set"). Besides, a
+value can be JSON, as with Helm's ``--set-json``. The last one can be YAML that begins with a
+bracket or a quote.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def pairs(text: str, where: str) -> Iterator[tuple[Path, Any]]:
-    """Yield path and value of each assignment in ``a.b=1,c[0].d=x``; raise Refused."""
+    """Yield path and value of each assignment in ``a.b=1,c[0].d=x``.
+
+    Raise Refused for a text of another form.
+    """
     place = 0
     while True:
         path = _PATH.match(text, place)
@@ -55,7 +58,7 @@ def pairs(text: str, where: str) -> Iterator[tuple[Path, Any]]:
 def put(node: Any, path: Sequence[str | int], value: Any) -> Any:
     """Return a copy of `node` with a value at a path.
 
-    What is in the way is replaced; a list is filled up with None.
+    What is in the way is replaced; a list that is too short is filled up with None.
     """
     if not path:
         return value
@@ -85,7 +88,7 @@ def _value(text: str, start: int, where: str) -> tuple[Any, int]:
 
 
 def _typed(text: str) -> Any:
-    """Return the value of an unquoted word: a YAML word, a whole number, else the text itself."""
+    """Return the value of an unquoted word: true, false, null, a whole number, else the text."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     return int(text) if _INTEGER.fullmatch(text) else _plain(text)

@@ -1,11 +1,10 @@
-"""The values and the objects of an installation as people write them.
+"""Reads the values and the objects of an installation as people write them.
 
-Values are for `kube-rdma render` and the Helm chart.
-
-Each has a default of the preset or of everyone (install/rules/presets), so that a file
-holds only what differs. The chart's values.schema.json, values.yaml and README.md are
-made from these models; here the same values are read with the place of each fault. Objects are
-Kubernetes manifests in YAML, with marks where values go; `read` makes blueprints of them.
+Values are for `kube-rdma render`, `kube-rdma install` and the Helm chart. Each has a default of its
+preset or of all presets (install/rules/presets), so that a file holds only what differs. The
+chart's values.schema.json, values.yaml and README.md are made from these models; here the same
+values are read with the place of each fault. Objects are Kubernetes manifests in YAML, with marks
+where values go; `read` makes blueprints of them.
 """
 
 from __future__ import annotations
@@ -144,8 +143,8 @@ def values() -> tuple[install.ChartValue, ...]:
 def schema(left_out: Mapping[str, str], decided: Collection[str]) -> str:
     """Return the JSON Schema of the values as Helm wants it, which adds a value `global`.
 
-    `left_out` has what is when a value is left out, a sentence for its path. Those `decided` by the
-    preset or the distribution are null in values.yaml.
+    `left_out` has sentences for descriptions, by the path of a value: what holds without it.
+    Values whose path is in `decided` may be null: preset or distribution have their default.
     """
     made = _whole()
     for value, node in _below(made, made["$defs"], ""):
@@ -231,7 +230,7 @@ class _MarkLoader(yaml.CSafeLoader):
 
 
 def read(text: str) -> tuple[install.Blueprint, ...]:
-    """Return the objects of a YAML file in their order."""
+    """Return the blueprints that the text of a YAML file has, in their order."""
     return tuple(map(_blueprint, yaml.load_all(text, _MarkLoader)))
 
 

@@ -1,4 +1,4 @@
-"""Sentences about an installation: what is left to do, and which values have no effect.
+"""Says of an installation what is left to do, and which values have no effect.
 
 `kube-rdma render` prints them above the objects, and on standard error; the chart's NOTES.txt has
 the same sentences under the same conditions, which tests compare.
@@ -56,14 +56,14 @@ NO_WEBHOOK = (
     "admission.pods.check=true in its place, and take the value out (docs/admission.md)."
 )
 UNSEEN = (NO_DEFINITION, DOCUMENTS_NAMES)
-"""Notes for who does not look into the cluster."""
+"""Notes about the cluster; `kube-rdma install` leaves them out, for it looks there itself."""
 OF_DOCUMENTS = {
     "ack": "kube-system",
     "scc": "kube-system",
     "nvidia": "mlnx-network-operator",
     "nvidia-operator": "mlnx-network-operator",
 }
-"""Presets whose objects have the names of what another program installs, and where it does."""
+"""Presets whose objects have the names of another program's, and the namespace of that program."""
 READ_ONLY = ("openshift", "bottlerocket", "flatcar", "talos", "gke")
 """Distributions whose nodes have a read-only root, or a read-only /usr."""
 _CARDS = "feature.node.kubernetes.io/pci-15b3.present"

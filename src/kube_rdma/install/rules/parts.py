@@ -1,4 +1,4 @@
-"""All objects of an installation in the order in which they are applied, by part.
+"""Lists all objects of an installation by part, in the order in which they are applied.
 
 A part is a file of the Helm chart. Most of its objects are described in the file of its name in
 objects/; the policies for pods are computed (pod_policies). Definitions, dashboards and what the

@@ -1,8 +1,8 @@
-"""Admission policies for pods that ask for shares: admission/rules/findings in CEL.
+"""Makes the admission policies for pods that ask for shares: admission/rules/findings in CEL.
 
 CEL sees the pod alone: no NodePolicies, networks, claims or pools, and no JSON inside of an
-annotation, whose blocks are counted by a pattern that never counts too few. So a part of what the
-rules find is found, and nothing else. The same rules look at the templates of workloads, where
+annotation, whose blocks are counted by a pattern that never counts too few. So policies find a part
+of what those rules find, and nothing else. They also look at the templates of workloads, where
 people see a warning: a pod that a controller makes has nobody to warn.
 """
 
@@ -192,9 +192,9 @@ _TERMS = (
 
 
 def _fixed(label: str, modes: Sequence[Mode]) -> str:
-    """Return the CEL condition that selector or affinity demand one of these values of a label.
+    """Return the CEL condition that the pod's node selector or affinity demands one of these modes.
 
-    The values are modes; the label is one of nodes.
+    `label` is the label of nodes that has their mode.
     """
     among = [str(mode) for mode in modes]
     holds = (
@@ -220,7 +220,8 @@ def _without(resources: str) -> str:
     return f"pod.containers.all(c, {LIMITS}.all(key, !{_among(resources)}))"
 
 
-# The agent judges what Cello is still to complete, and the cluster's own network.
+# What VKE's CNI plugin (Cello) completes, and blocks for the cluster's own network ("master"), are
+# not counted here: the agent judges them.
 _COUNTED = (
     f"'{POD_NETWORKS}' in pod.annotations && !('{POD_NETWORKS_DEFINITION}' in pod.annotations) && "
     "!pod.text.lowerAscii().contains('master')"

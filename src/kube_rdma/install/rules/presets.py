@@ -1,6 +1,6 @@
-"""The default values of an installation, and the layers of presets and distributions.
+"""Merges the default values of an installation with those of a preset and a distribution.
 
-presets.yaml beside this file, a part of the package like a module, has them and says more.
+They stand in presets.yaml beside this file, which is loaded once, as a module is.
 Later layers win: DEFAULTS, a preset, a distribution, then the values of whoever installs.
 """
 
@@ -51,8 +51,8 @@ def namespaces() -> tuple[str, ...]:
 def merged(given: Values) -> Json:
     """Return all values of an installation: `given` over the defaults of preset and distribution.
 
-    Objects are merged field by field, everything else is replaced. KeyError for a preset or
-    distribution of another name. Without a name the preset is that of DEFAULTS.
+    Objects are merged field by field, everything else is replaced. Without a preset it is that of
+    DEFAULTS. Raise KeyError for an unknown preset or distribution.
     """
     given = written(given)
     layers = (
