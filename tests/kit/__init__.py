@@ -1,1 +1,1 @@
-"""Helpers that tests of more than one room use: made-up nodes, pods, records and servers."""
+"""Helpers that tests of more than one folder use: made-up nodes, pods, records and servers."""

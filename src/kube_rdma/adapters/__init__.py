@@ -1,1 +1,1 @@
-"""Neighbours of kube-rdma: bytes of each to model values and back. Adapters decide nothing."""
+"""Turns bytes of neighbours (kernel, kubelet, API server) into values and back; decides nothing."""

@@ -1,4 +1,4 @@
-"""Proves a cluster's RDMA: perftest between pods, pair by pair, and whose fault a slow one is.
+"""Measures RDMA by perftest between pods, pair by pair, and names what is slow.
 
 controller and cli may import it.
 """

@@ -83,8 +83,8 @@ TABLE = (
         "group of nodes with the same hardware, for NodePolicies",
         by_agent=False,
     ),
-    LabelRow("kube-rdma.io/block", "`leaf-1`", "leaf of most of its nodes", by_agent=False),
-    LabelRow("kube-rdma.io/leaf", "`leaf-1`", "leaf switch or switches", by_agent=False),
+    LabelRow("kube-rdma.io/block", "`leaf-1`", "leaves of most nodes of its block", by_agent=False),
+    LabelRow("kube-rdma.io/leaf", "`leaf-1`", "leaf switches of its cards", by_agent=False),
     LabelRow(
         "kube-rdma.io/serve",
         "`plugin`, `claims`",
