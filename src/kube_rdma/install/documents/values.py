@@ -322,9 +322,9 @@ class InstalledController(Typed):
     node_labels: Literal["write", "write-topograph", "write-ack", "leave", "remove"] = "write"
     """
     nodeLabels is what the controller does with labels of nodes by the switches that agents hear.
-    write: it keeps kube-rdma.io/leaf and kube-rdma.io/block, and tells wrong cables in Events.
+    write: it keeps kube-rdma.io/leaf and kube-rdma.io/block, and names wrong cables in Events.
     write-topograph: fabric.topograph.run/tier-0 too. write-ack: alibabacloud.com/asw-id too. leave:
-    nothing. remove: it removes what it wrote. See docs/config.md.
+    neither labels nor Events. remove: it removes what it wrote. See docs/config.md.
     """
     replicas: Replicas = 2
     """
@@ -379,8 +379,9 @@ class InstalledController(Typed):
     """
     names: bool = False
     """
-    names is whether Services can ask for names of the RDMA addresses of pods. The controller then
-    may write EndpointSlices of all namespaces and watches Services. See docs/pods.md.
+    names is whether headless Services can give DNS names to the RDMA addresses of pods. The
+    controller then watches Services, and may write EndpointSlices of all namespaces. See
+    docs/pods.md.
     """
     extra_args: Many[str] = ()
     """
