@@ -5,6 +5,7 @@ import ast
 from kube_rdma.install.installation import assignment, objects
 from kube_rdma.reports.cluster import GUARD as AGENTS
 
+ONLY_AGENTS = "agents-write-network-status.kube-rdma.io"
 OPERATOR = "operator-closes-nodes.kube-rdma.io"
 NFD_RIGHT = ("write", "kube-rdma.io", "nfdlabels")  # verb, group, resource; at no API
 

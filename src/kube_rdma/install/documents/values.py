@@ -639,9 +639,9 @@ class InstalledPolicy(Typed):
 
     install: bool = True
     """
-    install is whether a policy of the API server limits each agent to its own node. With preset
-    nvidia-operator a second one limits what the operator changes of nodes. They need Kubernetes
-    1.30.
+    install is whether policies of the API server limit each agent to its own node, and what the
+    controller or operator changes of nodes. Another lets only agents write the annotation
+    kube-rdma.io/network-status of pods. They need Kubernetes 1.30.
     """
     pods: PodPolicies = PodPolicies()
     """

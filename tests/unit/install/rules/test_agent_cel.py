@@ -7,7 +7,8 @@ import pytest
 
 from kube_rdma.attach.documents import network_status
 from kube_rdma.fabric.rules.leaves import BLOCK, DIALECTS, FAULTS, LEAF, LEAVES, OWN
-from kube_rdma.install.installation import objects
+from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma.ipam.rules.grant import MOST_REQUESTS
 from kube_rdma.model import ipam
 from kube_rdma.model.attach.attachment import RESTART
@@ -17,7 +18,7 @@ from kube_rdma.operator.upgrades import CLOSED_MARK
 from kube_rdma.pools.rules.holdings import EFFECT
 from kube_rdma.pools.rules.holdings import KEYS as STARTUP_TAINTS
 from kube_rdma.pools.rules.labels import FEATURE
-from tests.kit.policies import AGENTS, NFD_RIGHT, OPERATOR, agents_keys, policy
+from tests.kit.policies import AGENTS, NFD_RIGHT, ONLY_AGENTS, OPERATOR, agents_keys, policy
 
 WRITTEN = {
     network_status.ANNOTATION,
@@ -92,3 +93,41 @@ def test_an_agent_does_not_write_what_is_expected_of_its_node():
         one["expression"] for one in policy(AGENTS)["variables"] if one["name"] == "strays"
     )
     assert "'nodereports'," not in strays
+
+
+def test_only_the_annotation_that_an_agent_writes_is_kept_from_others():
+    """Its key is the agent's, and all that others write passes by a condition that cannot fail."""
+    made = policy(ONLY_AGENTS)
+    (condition,) = made["matchConditions"]
+    key = f".metadata.?annotations[?'{network_status.OWN_ANNOTATION}']"
+    texts = " ".join(condition["expression"].split())
+    assert texts == f"object{key} != (oldObject == null ? optional.none() : oldObject{key})"
+    (validation,) = made["validations"]
+    assert f"annotation {network_status.OWN_ANNOTATION}." in validation["message"]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("names", ["true", "false"])
+def test_agents_alone_have_the_right_by_which_that_policy_knows_them(preset, names):
+    """With and without names; whoever else had it could say what a pod got."""
+    layers = [assignment(f"controller.names={names}")]
+    made = list(objects(layers, preset, "rights"))
+    is_installed = ONLY_AGENTS in str([*objects(layers, preset, "admission")])
+    (expression,) = (one["expression"] for one in policy(ONLY_AGENTS, preset)["validations"])
+    right = ("kube-rdma.io", "nodereports", "status", "patch")
+    asked = ".group('{}').resource('{}').subresource('{}') .check('{}').allowed()".format(*right)
+    assert f"authorizer{asked}" in " ".join(expression.split())
+    roles = {
+        one["metadata"]["name"]
+        for one in made
+        for rule in one.get("rules", ())
+        if one["kind"] == "ClusterRole"
+        if "nodereports/status" in rule["resources"] and "patch" in rule["verbs"]
+    }
+    accounts = {
+        subject["name"]
+        for one in made
+        if one["kind"].endswith("Binding") and one.get("roleRef", {}).get("name") in roles
+        for subject in one["subjects"]
+    }
+    assert accounts == ({"kube-rdma-agent"} if is_installed else set())
