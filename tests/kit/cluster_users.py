@@ -23,6 +23,16 @@ def with_token(lab, account, folder):
     return _written(document, folder)
 
 
+def of_pod(lab, name, namespace, folder):
+    """A kubeconfig with the token that the kubelet gives to a pod: it names the pod's node."""
+    document = json.loads(cluster.kubectl(lab, "config", "view", "--raw", "-o", "json"))
+    account = cluster.get(lab, "-n", namespace, f"pod/{name}")["spec"]["serviceAccountName"]
+    bound = ("--bound-object-kind=Pod", f"--bound-object-name={name}")
+    token = cluster.kubectl(lab, "create", "token", account, "-n", namespace, *bound).strip()
+    document["users"][0]["user"] = {"token": token}
+    return _written(document, folder)
+
+
 def until_allowed(lab, account, *words):
     """Wait until an account of namespace default has a right: ``list nodes``."""
     asked = ("auth", "can-i", *words, f"--as=system:serviceaccount:default:{account}")

@@ -22,6 +22,7 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
 )
 from kube_rdma.adapters.cluster.nodes import Pods
 from kube_rdma.attach.cluster import NetworkObjects, Restarts
+from kube_rdma.attach.documents import network_status
 from kube_rdma.claims.cluster import write_statuses
 from kube_rdma.claims.rules.publication import PoolSite, pool_slices
 from kube_rdma.claims.rules.shape import slice_name
@@ -56,6 +57,7 @@ from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
 from kube_rdma_testing.disk import FakeDisk
+from tests.kit import cluster_users
 from tests.kit.agent_writes import (
     NETWORK,
     block_at,
@@ -74,6 +76,7 @@ OWN, OTHER = NODES
 FIRSTS = ("10.90.0.64", "fd00:90::40", "1:2:3:4:5:6::", "fd00:0:0:3:4::", "2001:db8:0:5:0:6::")
 CARDS = {"type": "kube-rdma.io/CardsHealthy", "status": "True", "reason": "A", "message": "a"}
 OTHER_DRIVER = "gpu.example.org"
+TOLD_OF = network_status.OWN_ANNOTATION
 TAINT = {"key": "kube-rdma.io/starting", "effect": "NoSchedule"}
 
 
@@ -105,16 +108,10 @@ def listed(documents):
 @pytest.fixture(scope="module")
 def config_of(lab, tmp_path_factory):
     """A kubeconfig with the token of the agent's pod on a node, once the policy is in force."""
-    folder = tmp_path_factory.mktemp("tokens")
 
     def written(node):
-        bound = ("--bound-object-kind=Pod", f"--bound-object-name=agent-of-{node}")
-        words = ("create", "token", "kube-rdma-agent", "-n", SPACE, *bound)
-        config = json.loads(lab.kubeconfig.read_text())
-        config["users"][0]["user"] = {"token": cluster.kubectl(lab, *words).strip()}
-        path = folder / node
-        path.write_text(json.dumps(config))
-        return path
+        folder = tmp_path_factory.mktemp("token")
+        return cluster_users.of_pod(lab, f"agent-of-{node}", SPACE, folder)
 
     def refused():
         words = ("label", "node", OTHER, "kube-rdma.io/ports=1", "--dry-run=server", "--overwrite")
@@ -577,11 +574,7 @@ async def test_two_nodes_share_a_pool_to_its_last_address(agents, pool):
 async def test_a_node_tells_its_pods_and_marks_them(agents):
     """Each annotation that agents write, the mark, and its end."""
     pod = await Pods(agents[OWN]).read(SPACE, f"agent-of-{OWN}")
-    keys = [
-        "k8s.v1.cni.cncf.io/network-status",
-        "k8s.volcengine.com/network-status",
-        "kube-rdma.io/network-status",
-    ]
+    keys = ["k8s.v1.cni.cncf.io/network-status", "k8s.volcengine.com/network-status", TOLD_OF]
     await NetworkObjects(agents[OWN]).tell(pod, tuple((key, "[]") for key in keys))
     restarts = Restarts(agents[OWN])
     await restarts.ask(pod, RestartRequest(OWN, 1, "a test"))
@@ -660,7 +653,132 @@ async def test_a_pod_with_as_much_as_fits_is_told_of_its_networks(lab, agents):
     cluster.kubectl(lab, "create", "-f", "-", stdin=json.dumps(pod))
     try:
         large = await Pods(agents[OWN]).read(SPACE, "large")
-        key = "kube-rdma.io/network-status"
-        await NetworkObjects(agents[OWN]).tell(large, ((key, "a" * 9_000),))
+        await NetworkObjects(agents[OWN]).tell(large, ((TOLD_OF, "a" * 9_000),))
     finally:
         cluster.kubectl(lab, "delete", "pod", "-n", SPACE, "large", "--wait=false")
+
+
+# What an agent says of a pod's networks, which nobody else may.
+
+ONLY_AGENTS = "Only the agent of a pod's node writes"
+ELSEWHERE, TENANT = "kube-rdma-elsewhere", "kube-rdma-tenant"
+NOTE = {TOLD_OF: '[{"ips": ["10.90.0.66"]}]'}
+BIND = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": OWN}}
+
+
+@pytest.fixture(scope="module")
+def writers(lab, config_of, tmp_path_factory):
+    """Kubeconfigs by who writes, once the policy is in force: each at a pod on the first node.
+
+    The admin; an agent of an installation in another namespace, with its rights; a pod of a tenant
+    that may do anything in its namespace; and an agent on the other node.
+    """
+    for space in (ELSEWHERE, TENANT):
+        cluster.kubectl(lab, "create", "namespace", space)
+        cluster.kubectl(lab, "create", "serviceaccount", "writer", "-n", space)
+        pod = sleeping_pod("writes", namespace=space, nodeName=OWN, serviceAccountName="writer")
+        cluster.apply(lab, pod)
+    of_agents, all_rights = f"--clusterrole={SPACE}-agent", "--clusterrole=cluster-admin"
+    account = f"--serviceaccount={ELSEWHERE}:writer"
+    cluster.kubectl(lab, "create", "clusterrolebinding", ELSEWHERE, of_agents, account)
+    account = f"--serviceaccount={TENANT}:writer"
+    cluster.kubectl(lab, "create", "rolebinding", "writer", "-n", TENANT, all_rights, account)
+    told = sleeping_pod("told", namespace=TENANT, nodeName=OWN)
+    told["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1m"}}
+    cluster.apply(lab, told)
+    forged = json.dumps(sleeping_pod("new", namespace=TENANT, annotations=NOTE))
+
+    def refused():
+        try:
+            cluster.kubectl(lab, "create", "--dry-run=server", "-f", "-", stdin=forged)
+        except Unavailable as error:
+            return ONLY_AGENTS in str(error)
+        return False
+
+    until(lab, "the policy for everybody in force", refused)
+    yield {
+        "admin": lab.kubeconfig,
+        "agent": config_of(OWN),
+        "agent of the other node": config_of(OTHER),
+        **{
+            who: cluster_users.of_pod(lab, "writes", space, tmp_path_factory.mktemp("token"))
+            for who, space in (("agent elsewhere", ELSEWHERE), ("tenant", TENANT))
+        },
+    }
+    cluster.kubectl(lab, "delete", "clusterrolebinding", ELSEWHERE)
+    cluster.kubectl(lab, "delete", "namespace", ELSEWHERE, TENANT)
+
+
+async def write(writers, who, written):
+    """What the API server stored of a request."""
+    async with connect(writers[who]) as api:
+        return json.loads(await api.write(written))
+
+
+def noted(text, part=""):
+    """A change of what a pod was told; None takes it away."""
+    body = {"metadata": {"annotations": {TOLD_OF: text}}}
+    return request("patch", "pods", "told", body, part=part, namespace=TENANT)
+
+
+@pytest.mark.parametrize("who", ["agent", "agent elsewhere"])
+async def test_the_agent_of_its_node_says_what_a_pod_got(writers, who):
+    """The first time, again, and no more; whichever installation the agent is of."""
+    for text in ("[]", '[{"ips": []}]', None):
+        stored = await write(writers, who, noted(text))
+        assert stored["metadata"].get("annotations", {}).get(TOLD_OF) == text
+
+
+@pytest.mark.parametrize("before", [None, "[]"])
+@pytest.mark.parametrize("who", ["admin", "tenant", "agent of the other node"])
+async def test_nobody_else_says_what_a_pod_got(writers, who, before):
+    """Not for the first time, not another thing, and not that it has nothing any more."""
+    await write(writers, "agent", noted(before))
+    # Of two policies that refuse the API server names one.
+    refusal = f"{ONLY_AGENTS}|may not change pods of node {OWN}" if "agent" in who else ONLY_AGENTS
+    for part in ("",) if "agent" in who else ("", "status"):
+        for text in ("", "[{}]", *((None,) if before else ())):
+            with pytest.raises(Refused, match=refusal):
+                await write(writers, who, noted(text, part))
+
+
+@pytest.mark.parametrize("who", ["admin", "tenant"])
+async def test_nobody_makes_a_pod_that_was_told_already(writers, who):
+    """Not the pod itself, nor by a Binding, whose annotations the API server gives to the pod."""
+    made = sleeping_pod("new", namespace=TENANT, annotations=NOTE)
+    bound = {**BIND, "metadata": {"name": "told", "annotations": NOTE}}
+    for written in (
+        request("create", "pods", body=made, namespace=TENANT),
+        request("create", "pods", "told", bound, part="binding", namespace=TENANT),
+        request("create", "bindings", body=bound, namespace=TENANT),
+    ):
+        with pytest.raises(Refused, match=ONLY_AGENTS):
+            await write(writers, who, written)
+
+
+async def test_other_writes_of_pods_leave_what_the_pod_was_told(writers):
+    """All pass: labels, conditions, another container for a while, and a new pod with a Binding.
+
+    The API server itself keeps annotations where containers are added for a while, or resized.
+    """
+    text = "[]"
+    await write(writers, "agent", noted(text))
+    added = {"name": "debugs", "image": "localhost/lab/verbs:1", "command": ["true"]}
+    forged = {"metadata": {"annotations": {TOLD_OF: "[{}]"}}}
+    condition = {"type": "example.org/a", "status": "True"}
+    more = [{"name": "main", "resources": {"requests": {"cpu": "2m"}}}]
+    for part, body in (
+        ("", {"metadata": {"labels": {"a": "b"}}}),
+        ("status", {"status": {"conditions": [condition]}}),
+        ("ephemeralcontainers", {**forged, "spec": {"ephemeralContainers": [added]}}),
+        ("resize", {**forged, "spec": {"containers": more}}),
+    ):
+        written = request("patch", "pods", "told", body, part=part, namespace=TENANT)
+        written = replace(written, content_type=wire.STRATEGIC)
+        stored = await write(writers, "tenant", written)
+        assert stored["metadata"]["annotations"][TOLD_OF] == text
+    unbound = sleeping_pod("bound", namespace=TENANT, schedulerName="none")
+    await write(writers, "tenant", request("create", "pods", body=unbound, namespace=TENANT))
+    body = {**BIND, "metadata": {"name": "bound", "annotations": {"a": "b"}}}
+    bound = request("create", "pods", "bound", body, part="binding", namespace=TENANT)
+    await write(writers, "tenant", bound)

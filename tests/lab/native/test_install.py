@@ -12,6 +12,7 @@ from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.build.product import IMAGE
 from kube_rdma_lab.demo import scc
 from tests.documents.shell import Shell
+from tests.kit import cluster_users
 from tests.kit import helm as kit
 from tests.kit.pods import sleeping_pod
 
@@ -208,7 +209,7 @@ def test_a_release_lives_and_goes(lab, helm, values, tmp_path):
     )
     cluster.wait(lab, f"ippool/{POOL}", "--for=condition=Ready")
     pool = cluster.get(lab, f"ippool/{POOL}")["metadata"]["uid"]
-    assert len(kinds(lab)) == 12
+    assert len(kinds(lab)) == 13
     assert not seen_by_a_viewer(lab, tmp_path)["notSeen"]
 
     cluster.apply(lab, sleeping_pod(POD, limits={RESOURCE: 1}))
@@ -238,7 +239,7 @@ def test_a_release_lives_and_goes(lab, helm, values, tmp_path):
     assert cluster.get(lab, f"ippool/{POOL}")["metadata"]["uid"] == pool
     cluster.wait_for_resource(lab, RESOURCE, "1k")
 
-    cluster.kubectl(lab, "annotate", "pod", POD, f"{NETWORKS}=[]")  # as if it had some
+    as_if_it_had_networks(lab, tmp_path)
     assert f"default/{POD}" in helm("uninstall", RELEASE, fails=True)
     assert agents(lab)
     cluster.kubectl(lab, "delete", "pod", POD, "--grace-period=1")
@@ -247,6 +248,16 @@ def test_a_release_lives_and_goes(lab, helm, values, tmp_path):
     for node in NODES:
         assert OURS not in cluster.shell(lab, node, f"{FOLDERS} | xargs grep -l {OURS} || true")
         assert OURS not in cluster.shell(lab, node, FOLDERS)
+
+
+def as_if_it_had_networks(lab, tmp_path):
+    """The agent of its node tells the pod so; the API server takes it from nobody else."""
+    node = cluster.get(lab, f"pod/{POD}")["spec"]["nodeName"]
+    listed = cluster.get(lab, "-n", NAMESPACE, "pods", "-l", f"name={DAEMON_SET}")["items"]
+    (agent,) = (one["metadata"]["name"] for one in listed if one["spec"]["nodeName"] == node)
+    config = cluster_users.of_pod(lab, agent, NAMESPACE, tmp_path)
+    words = ("annotate", "-n", "default", "pod", POD, f"{NETWORKS}=[]")
+    cluster.kubectl(lab, f"--kubeconfig={config}", *words)
 
 
 def refused(helm):
