@@ -87,6 +87,8 @@ def test_a_service_with_a_selector_is_refused_and_a_deleted_one_takes_its_slices
     attach(lab, STATUS)
     cluster.apply(lab, service())
     waiting.until(lab, "both addresses by name", lambda: found(lab) == {FOUR, SIX})
+    # One without a selector is of both families, which this cluster grants to no other.
+    cluster.kubectl(lab, "-n", NAMESPACE, "delete", "service/rail-0")
     cluster.apply(lab, service(selector={"app": "trainer"}))
     why = cluster.until_event(lab, "NamesRefused")
     assert "Remove spec.selector" in why
