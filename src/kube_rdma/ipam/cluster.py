@@ -76,7 +76,7 @@ def borrow_queue(stored: Stored[ipam.IPPool, IPPoolStatus]) -> ipam.BorrowQueue:
 def lease(stored: Stored[LeaseSpec, None]) -> ipam.NodeLease:
     """Return the node lease that a Lease object describes.
 
-    Raise Refused where its annotations were edited.
+    Raise Refused where it was edited, or is not the lease of a node for IPAM.
     """
     notes = dict(stored.annotations)
     return objects.lease(stored.name, stored.spec, notes, ipam.Version(stored.version))
@@ -98,9 +98,9 @@ class IpamObjects:
         return stored_block(stored) if stored else None
 
     async def pinned(self, owner: ipam.Owner) -> dict[ipam.BlockKey, ipam.Block]:
-        """Return the blocks with a pin of the owner's pod, by key.
+        """Return the blocks whose label names the owner's pod, by key.
 
-        A block that has another block's name is left out.
+        Blocks that are garbled or have another block's name are left out.
         """
         seen = await self._cluster.see(IP_BLOCK, Where(labels=objects.pin_label(owner)))
         with_names = [one for one in seen.objects if one.name == one.spec.key.name]
@@ -151,7 +151,7 @@ class IpamObjects:
         """Replace the borrow queue in a pool's status if the pool still has this version.
 
         The rest of the status stays. Return the queue as stored, None where it was not written or
-        that is unknown.
+        that is unknown. Raise Refused where the API server refused it.
         """
         current = await self._cluster.get(IP_POOL, written.pool)
         if current is None or current.version != written.version:

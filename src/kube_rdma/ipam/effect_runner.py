@@ -1,9 +1,9 @@
-"""Carries out the effects of operations in ipam/rules/agent and ipam/rules/reclaim, one at a time.
+"""Carries out the effects of operations in ipam/rules/agent and ipam/rules/reclaim.
 
-The rules rely on this: a read that fails throws Unavailable into its operation, whatever the
-reason. A write never raises: everything but a plain success is None. The client closes the
-connection to a server that is silent (kube_client/silence), so no answer can come later. The
-outcome of such a write is unknown, which is None too.
+The rules rely on this: a read of the API server that fails throws Unavailable into its operation.
+A garbled block reads as None. A write to the API server never raises: everything but a plain
+success is None. The client closes the connection to a server that is silent (kube_client/silence),
+so no answer can come later. The outcome of such a write is unknown, which is None too.
 
 The journal and the clock that the runner needs are here too.
 """
@@ -45,7 +45,10 @@ class AddressJournal:
     """
 
     def __init__(self, disk: Folder) -> None:
-        """Read the journal; raise Broken for an unreadable record, Unavailable on disk failure."""
+        """Read the journal; raise Broken if it cannot be relied on, Unavailable on disk failure.
+
+        It cannot if a record is unreadable, or if it has records and not its own id.
+        """
         journal = Journal(disk, ADDRESSES)
         self._threads = ThreadPoolExecutor(_THREADS, "addresses")
         try:

@@ -38,7 +38,7 @@ from kube_rdma.model.finding import Finding, Severity
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"  # KEP-2268: nothing of the node runs any more
 
-# Kinds of operations.
+# The API versions of the kinds of objects that operations are about.
 _KINDS = {kind.kind: kind.api_version for kind in (NODE, kinds.IP_BLOCK, kinds.IP_POOL)}
 
 log = structlog.get_logger()
@@ -116,7 +116,8 @@ async def _do(
 class Snapshot(Frozen):
     """All IPAM objects of a cluster at one moment, with nodes and faults.
 
-    `subpools` lacks pools that cannot be used; `faults` name these.
+    `subpools` lacks pools that cannot be used, and objects that cannot be read are left out;
+    `faults` name both.
     """
 
     pools: Mapping[ipam.PoolName, ipam.IPPool]

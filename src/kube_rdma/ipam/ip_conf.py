@@ -1,9 +1,8 @@
-"""The ``"ipam": {…}`` block of a CNI configuration, whatever plugin it names, and its meaning here.
+"""Reads the ``"ipam": {…}`` block of a CNI configuration, and says what it means here.
 
-Configurations for whereabouts, host-local and static work as they are written, with addresses from
-IPPools. Ranges become an IPPool whose name follows from its content, so every node and every
-attachment with the same ranges means the same pool. `notes` has a sentence for each key that has no
-effect here.
+Configurations for whereabouts, host-local and static work as they are written. Ranges become an
+IPPool whose name follows from the plugin and the pool's content. So every node and every attachment
+with the same block means the same pool. `notes` are sentences about keys that have no effect here.
 """
 
 from __future__ import annotations
@@ -63,7 +62,10 @@ def _length(text: str) -> int:
 
 
 def _go_address(text: str) -> ipam.Address:
-    """Parse an address as Go does: an IPv4-mapped one (``::ffff:10.0.0.1``) is the IPv4 address."""
+    """Parse an address as whereabouts does, which ignores leading zeros of IPv4 numbers.
+
+    An IPv4-mapped one (``::ffff:10.0.0.1``) is the IPv4 address.
+    """
     written = words.address(_decimal(text))
     return getattr(written, "ipv4_mapped", None) or written
 
@@ -145,7 +147,7 @@ class PlainDns(GoTyped):
 
 
 class StaticAddressConf(GoTyped):
-    """An address in the ipam block of the plugin static, with its gateway."""
+    """An entry of addresses in the ipam block of static or whereabouts, with its gateway."""
 
     address: WithLength = Field(examples=["10.0.0.10/24"])
     gateway: words.IpAddress | None = None
@@ -272,7 +274,7 @@ _CLUSTER_WIDE = (
 class IpamConf(Frozen):
     """The meaning of an ipam block; if all is empty the interface gets no address."""
 
-    pools: tuple[tuple[int | None, ipam.PoolName], ...] = ()  # by rail; None: for every rail
+    pools: tuple[tuple[int | None, ipam.PoolName], ...] = ()  # by rail; None: for every other rail
     pool: ipam.IPPool | None = None  # to create, made from the block's own ranges
     addresses: tuple[LinkAddress, ...] = ()  # set as they are, besides those of the pool
     routes: tuple[LinkRoute, ...] = ()
@@ -281,7 +283,7 @@ class IpamConf(Frozen):
     yields: bool = False  # addresses that a pod asks for by runtimeConfig or args replace these
 
     def pool_for(self, rail: int | None) -> ipam.PoolName | None:
-        """Return the pool for an interface of this rail, else the one for every rail."""
+        """Return the pool for an interface of this rail, else the one for every other rail."""
         if self.pool:
             return self.pool.name
         names = dict(self.pools)
@@ -469,9 +471,9 @@ def _subnets(
 
 
 def _gateway(subnet: ipam.Subnet, gateway: ipam.Address | None) -> ipam.Address | None:
-    """Return the gateway that host-local would set; None without one.
+    """Return the gateway of a host-local range; None without one, or outside of the subnet.
 
-    By default it is the first address of the subnet.
+    By default it is the first address of the subnet, as for host-local.
     """
     if gateway is not None:
         return gateway if gateway in subnet else None
@@ -506,8 +508,8 @@ def _kube_rdma(document: Document) -> IpamConf:
 def _with_pool(base: IpamConf, draft: ipam.IPPool, document: Document) -> IpamConf:
     """Return the configuration with the pool that an ipam block of another plugin describes.
 
-    The pool in `draft` still has the plugin's name. Raise Refused when its ranges contradict
-    themselves.
+    The pool in `draft` still has the plugin's name; without ranges there is none. Raise Refused
+    with all faults of the pool.
     """
     if not draft.ranges:
         return base

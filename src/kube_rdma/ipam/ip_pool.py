@@ -1,9 +1,9 @@
 """The document ``kind: IPPool`` (kube-rdma.io/v1alpha1): what people write, checked and compiled.
 
-The same check serves a file, admission and the controller. Each gives a Document and gets the
-IPPool value, or a Refused with the faults of it. Whether anything is left to give is decided in
-ipam/rules/subpools.subpools, and what a change does to pods in ipam/rules/pools. A CIDRPool or an
-IPPool of nv-ipam is read too, and becomes the IPPool that means the same.
+The same check serves files and what the API server has. Each caller gets the IPPool value, or a
+Refused with all faults. Whether anything is left to give is decided in
+ipam/rules/subpools.subpools. A CIDRPool or an IPPool of nv-ipam is read too, and becomes an IPPool
+of kube-rdma.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class PoolSlices(Typed):
     ) -> Iterator[Slip]:
         """Yield the faults of this division for a range of the subnet.
 
-        `ends` are the fields beside perNode that have no meaning with it.
+        `ends` are fields of the range that have no meaning beside perNode, except gateway
+        with oneSubnet.
         """
         if not subnet.prefixlen <= self.prefix <= subnet.max_prefixlen:
             limits = f"{subnet.prefixlen} to {subnet.max_prefixlen}"
@@ -400,7 +401,7 @@ def spec(pool: ipam.IPPool) -> dict[str, Value]:
 
 
 def content(pool: ipam.IPPool) -> dict[str, Value]:
-    """Return the fields that are hashed to name a pool which a document describes.
+    """Return the fields that are hashed to name a pool made from an ipam block.
 
     Never add a field, for that would rename pools.
     """
@@ -466,9 +467,10 @@ def _overlaps(ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
 
 
 def _unreachable(routes: tuple[PoolRoute, ...], ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
-    """Yield a fault for each route that no pod could use.
+    """Yield a fault for each route that some pod could not use.
 
-    No range is of its family, its next hop is in no subnet of the ranges, or it has no next hop.
+    No range is of its family, or its gw is in no subnet of the ranges. Without gw, a range of its
+    family has no gateway.
     """
     for index, route in enumerate(routes):
         same = [each for each in ranges if each.subnet.version == route.dst.version]
@@ -572,14 +574,14 @@ class NvIpPoolObject(NvPoolObject):
 
 
 class TranslatedPool(Frozen):
-    """An IPPool made of another project's pool, and a sentence for each fact that is lost."""
+    """An IPPool made of another project's pool, and sentences about what has no effect here."""
 
     pool: ipam.IPPool
     notes: tuple[str, ...] = ()
 
 
 def translate_cidr_pool(document: Document) -> TranslatedPool:
-    """Return the IPPool that means the same as a CIDRPool of nv-ipam; raise Refused with faults."""
+    """Return the IPPool for a CIDRPool of nv-ipam, with notes; raise Refused with its faults."""
     pool = validate(CidrPoolObject, document)
     named = (one for one in pool.spec.static_allocations if one.node_name)
     nodes = [entry(one.node_name, one.prefix, one.gateway) for one in named]
@@ -596,7 +598,7 @@ def translate_cidr_pool(document: Document) -> TranslatedPool:
 
 
 def translate_nv_ip_pool(document: Document) -> TranslatedPool:
-    """Return the IPPool that means the same as one of nv-ipam; raise Refused with its faults."""
+    """Return the IPPool for one of nv-ipam, with notes; raise Refused with its faults."""
     pool = validate(NvIpPoolObject, document)
     spec = pool.spec
     gateway: dict[str, Value] = {"gateway": str(spec.gateway)} if spec.gateway else {}

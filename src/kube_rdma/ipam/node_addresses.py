@@ -1,11 +1,11 @@
-"""The node's side of IPAM, running: the one place where this node's pods get their addresses.
+"""Runs the node's side of IPAM, which gives the node's pods addresses of IPPools.
 
 The rules decide (ipam/rules/agent); this program gives them the API server and a clock. Two watches
-show what the API server has: pools with their borrow queues, and the node's blocks. While the node
-lacks addresses a third shows all blocks. One task keeps the node's right to give addresses, one
-does what no request waits for, and each request is a task of its own. The first two wait for news,
-or for the next moment that has something to do. Nothing cancels a request: half of one would leave
-a borrow request in a queue.
+show what the API server has: pools with their borrow queues, and the node's blocks. A third shows
+all blocks for a time after the node lacked addresses, or etcd was restored. One task keeps the
+node's right to give addresses, one does what no request waits for, and each request is a task of
+its own. The first two wait for news, or for the next moment that has something to do. A caller that
+gives up cancels no request: half of one would leave a borrow request in a queue.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Pool(Frozen):
 
 
 class NodeAddresses:
-    """The provider of addresses on one node: ``async with NodeAddresses(node, boot, needs) as it``.
+    """The provider of addresses on one node: ``async with NodeAddresses(node, boot, …) as it``.
 
     Entering reads the journal; raise Broken if it cannot be relied on, Unavailable if the disk
     fails. It does not wait for the API server.
@@ -83,7 +83,7 @@ class NodeAddresses:
         self._requests: set[asyncio.Task[Any]] = set()
         self._ready = asyncio.Event()
         self._trouble: KubeError | None = None
-        self._low = asyncio.Event()  # the node holds few spare addresses, or a pool has changed
+        self._low = asyncio.Event()  # the upkeep may have something to do
         self._listing = 0  # how many operations wait for a list of all blocks
         self._notices = Notices()
 
@@ -141,8 +141,9 @@ class NodeAddresses:
         """Allocate all addresses of a request, durably; a container that has some keeps them.
 
         Raise Refused if a pool, rail or address does not exist, or the pool is full or not for the
-        pod's namespace. Raise Unavailable without contact to the API server or if the disk fails,
-        Broken if the node has lost an address of the container. When the caller gives up, the
+        pod's namespace. Raise it too if the API server refuses to write a block. Raise Unavailable
+        where a later try may succeed, as without contact to the API server or if the disk fails.
+        Raise Broken if the node has lost an address of the container. When the caller gives up, the
         request goes on to its end: repeat it, or delete.
         """
         self._refuse_unready()
@@ -184,9 +185,9 @@ class NodeAddresses:
         return self._timing.clock()
 
     async def collect(self, living: frozenset[ipam.ContainerId], since: float) -> None:
-        """Release the addresses of containers that are gone: not in `living`, listed after `since`.
+        """Release the addresses of containers that are gone: not in `living`, begun before `since`.
 
-        `since` is a time of `now`.
+        `since` is a time of `now`, when the listing of `living` began.
         """
         await self._serve(agent.collect(self._agent, living, since))
         self._low.set()

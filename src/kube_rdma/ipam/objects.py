@@ -2,7 +2,7 @@
 
 An IPBlock says which node holds which addresses of a block, in texts that people can read with
 kubectl. A node's lease is a coordination.k8s.io Lease; what that kind has no field for stands in
-its annotations. Whoever edits one by hand gets a sentence that names object and field. In a pool's
+its annotations. For one that was edited and cannot be read, the error names the field. In a pool's
 status nodes write `wants`, and the controller all the rest.
 """
 
@@ -157,7 +157,7 @@ def _block_spec(block: ipam.Block) -> IPBlockSpec:
 
 
 def block_labels(block: ipam.Block) -> tuple[tuple[str, str], ...]:
-    """Return the labels of a block: one for each node that holds addresses, and each pinned pod."""
+    """Return the labels of a block, for the nodes that hold addresses and the owners of pins."""
     keys = {holder_label(holding.node) for holding in block.holdings}
     keys |= {key for pin in block.pins if (key := pin_label(pin.owner))}
     return tuple((key, "") for key in sorted(keys))
@@ -172,7 +172,10 @@ def holder_label(node: ipam.NodeName) -> str:
 
 
 def pin_label(owner: ipam.Owner) -> str:
-    """Return the label of blocks with a pin of an owner's pod; "" for an owner without a pod."""
+    """Return the label of blocks with a pin of an owner's pod, or of the node that owns a slice.
+
+    Return "" for a name of another form. Pods with long names may share a label.
+    """
     namespace, _, rest = owner.partition("/")
     pod = f"{rest.partition('/')[0]}.{namespace}"
     return PINNED + _cut(pod) if re.fullmatch(_POD, pod) else ""
@@ -252,7 +255,7 @@ def _value(read: Callable[[str], T], text: str, what: str, where: str) -> T:
 
 
 def _count(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,20}", text):  # one a second for longer than there are clusters
+    if not re.fullmatch("[0-9]{1,20}", text):  # enough for heartbeats
         raise ValueError(text)
     return int(text)
 
@@ -340,7 +343,7 @@ def pool_status(
     """Return a pool's new status with the findings; the requests in `wants` stay as they are.
 
     `now` is a time as in RFC 3339, for conditions that change. `pool` is None where its spec is not
-    understood, as `findings` say.
+    understood or work on it failed, as `findings` say.
     """
     before = old or IPPoolStatus()
     usage = tuple(
@@ -379,7 +382,7 @@ def counted(parts: Iterable[tuple[FamilyName, int]]) -> str:
 def _conditions(
     old: tuple[kubernetes.Condition, ...], findings: PoolFindings, now: str
 ) -> tuple[kubernetes.Condition, ...]:
-    """Return the conditions Ready and NearlyFull, and Stalled where only another spec helps."""
+    """Return the conditions Ready and NearlyFull, and Stalled where the pool cannot be used."""
     ready = ("Usable", "Nodes give addresses of it.")
     if findings.broken:
         ready = ("Refused", findings.broken)

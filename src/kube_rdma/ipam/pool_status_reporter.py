@@ -104,7 +104,7 @@ class PoolStatusReporter:
         return sum(written)
 
     async def _all_blocks(self) -> _Blocks:
-        """Return all blocks from the watch, or list them where the watch does not run.
+        """Return all blocks from the watch, or list them before the watch has shown all.
 
         Raise Unavailable if the watch is interrupted, or the API server does not answer.
         """

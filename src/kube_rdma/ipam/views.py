@@ -1,6 +1,6 @@
-"""Pools of addresses for people and programs: `kube-rdma ip list`, `show`, `check`, `migrate`.
+"""Shows pools of addresses to people and programs: `kube-rdma ip list`, `show`, `check`, `migrate`.
 
-The last step of these commands; what is counted and found wrong comes from ipam/rules.
+It is the last step of these commands; ipam/gc and ipam/rules count and judge what it shows.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What is true: frozen values that every other package speaks in. Nothing here acts or decides."""
+"""Defines the frozen values that the other packages share. Nothing here acts or decides."""

@@ -27,7 +27,7 @@ VKE_LABEL = "vke.node.rdma.mode"
 class ContainerRole(StrEnum):
     """The time for which a container of a pod runs.
 
-    INIT ends before the others begin, a SIDECAR runs beside them.
+    INIT ends before the MAIN ones begin, a SIDECAR runs beside them.
     """
 
     INIT = "init"
@@ -176,10 +176,10 @@ class AdmissionSettings(Frozen):
     """The settings of an administrator for the admission rules.
 
     A resource that ends in ``/*`` stands for all with this prefix. Besides `shares` every resource
-    that the facts name is one (admission/rules/shares). VKE's share of a GPU is mGPU: its resources
-    are those of Volcengine's scheduler for it, in limits of the pod. Volcengine's parallel file
-    system is vePFS, with the CSI driver vepfs.csi.volcengine.com. A cluster's own storage classes
-    and folders of hosts can be added.
+    that the facts name counts as a share (admission/rules/shares). VKE's share of a GPU is mGPU:
+    its resources are those of Volcengine's scheduler for it, in limits of the pod. Volcengine's
+    parallel file system is vePFS, with the CSI driver vepfs.csi.volcengine.com. A cluster's own
+    storage classes and folders of hosts can be added.
     """
 
     shares: tuple[str, ...] = ("rdma/*", "vke.volcengine.com/rdma")

@@ -119,7 +119,7 @@ class Port(Frozen):
     pkey: int | None = None  # partition key at index 0, 16 bits; None off InfiniBand
     # Of a switchdev card: it belongs to a function behind the switch, and has no GIDs by design.
     representor: bool = False
-    neighbour: str | None = None  # the switch and its port, as an agent beside heard by LLDP
+    neighbour: str | None = None  # the switch and its port, as the node's agent heard by LLDP
 
 
 class CharDevice(Frozen):

@@ -27,7 +27,7 @@ class HardwareCard(SparsePart):
     numa_node: int | None = None
 
     def agrees(self, other: HardwareCard | None) -> bool:
-        """Return whether nothing that is known of both cards differs."""
+        """Return whether there is another card, and nothing known of both differs."""
         if other is None:
             return False
         unknown = (None, "", LinkLayer.UNKNOWN)

@@ -2,8 +2,8 @@
 
 doctor/evidence collects an Observation, doctor/rules maps it to Findings, doctor/views shows them.
 Every part may be missing: a doctor without a right sees less and says so. An Observation is the
-whole of a support bundle, so its field names are a format. No file is copied whole, so nobody's
-secret comes along.
+whole of a support bundle, so its field names are a format. No configuration file is copied whole,
+so no secret in one comes along.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
 
 A blueprint is a Kubernetes object as Python has JSON, in which values may be holes. The rules of
 install put values into the holes; kube_rdma_tools/chart_templates writes the same holes as Helm's
-templates. So the two cannot differ, and whoever changes an object changes it in one place.
+templates. So the two differ only in what a Blueprint has for Helm alone, and whoever changes an
+object changes it in one place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Addresses of a cluster: what pools give, which node holds what, which container has what.
 
-Three kinds of truth, each with one owner (docs/decisions/0007-ipam-cells.md). People write pools.
-Blocks, node leases and borrow queues live at the API server and change by compare-and-swap only.
-Allocation records are a node's own, in its journal. ipam/rules decides over these values;
+There are three kinds of facts, each with one owner (docs/decisions/0007-ipam-cells.md). People
+write pools, or the configurations of their networks bring them. Blocks, node leases and borrow
+queues live at the API server and change by compare-and-swap only. Allocation records are a node's
+own, in its journal. ipam/rules decides over these values;
 ipam/ip_pool.py and ipam/objects.py compile the custom resources to them and back.
 """
 
@@ -26,7 +27,10 @@ PodUid = NewType("PodUid", str)
 InterfaceName = NewType("InterfaceName", str)  # inside the pod
 FIRST = InterfaceName("eth0")  # of the cluster's network at each runtime (go-cni, ocicni)
 Owner = NewType("Owner", str)
-"""Owner is the interface of a pod that keeps its address over restarts: namespace/pod/interface."""
+"""Owner is the interface of a pod that keeps its address over restarts: namespace/pod/interface.
+
+Of a slice it is the node: node/NAME/ADDRESS.
+"""
 
 JournalId = NewType("JournalId", str)  # made at random with an empty journal, kept inside it
 BootId = NewType("BootId", str)  # /proc/sys/kernel/random/boot_id
@@ -281,7 +285,7 @@ class AddressRequest(Frozen):
 
 
 class AddressAllocation(Frozen):
-    """One address of a container; with its record the key is network, pod, container, NIC."""
+    """One address of an interface of a container; its record names pod and container."""
 
     network: NetworkName
     interface: InterfaceName

@@ -171,6 +171,9 @@ class TrafficRate(Frozen):
 
     @property
     def load(self) -> float | None:
-        """Return the busier direction's share of the link, 0 to 1; None where neither is known."""
+        """Return the busier direction's share of the link, 0 to 1.
+
+        Return None if no rate, or no speed of the link, is known.
+        """
         known = [rate for rate in (self.received, self.sent) if rate is not None]
         return max(known) / self.now.link if self.now.link and known else None

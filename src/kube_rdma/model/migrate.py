@@ -48,7 +48,7 @@ class PluginDaemonSet(NamespacedName):
 
     @property
     def labels(self) -> str:
-        """Return the label selector of the DaemonSet's pods, as `kubectl -l` takes it."""
+        """Return the matchLabels of the DaemonSet's selector, as `kubectl -l` takes them."""
         chosen = (self.spec.get("selector") or {}).get("matchLabels") or {}
         return ",".join(f"{key}={value}" for key, value in sorted(chosen.items()))
 

@@ -113,10 +113,10 @@ class RebindFunction(Frozen):
 
 
 class RailRecord(Frozen):
-    """A record of the agent: the physical cards that ever had a rail, in the order of their rails.
+    """A record of the agent: the physical cards that have a rail, in the order of their rails.
 
-    Each is called by the address that it had when it was numbered; a card that is gone, or in a
-    pod, keeps its place.
+    Each is called by the address that it had when it was numbered. A card that is gone, or in a
+    pod, keeps its place until another card replaces it.
     """
 
     functions: tuple[CardId, ...] = ()
@@ -275,7 +275,10 @@ class Selector(Frozen):
 
 
 class ExtraInfo(Frozen):
-    """Additional facts about a card for containers; `card` "*" means every card."""
+    """Additional facts about a card; `card` "*" means every card.
+
+    Containers get them only with the PCIDEVICE variables.
+    """
 
     card: str
     facts: tuple[tuple[str, str], ...]
@@ -357,7 +360,7 @@ class Offer(Frozen):
     resource: str
     shares: tuple[Share, ...]
     prefers: bool = False  # the kubelet should ask which free shares to take
-    gated: bool = False  # it should ask before the start of each container
+    gated: bool = False  # it should ask before the start of each container with a share
 
 
 class FileMount(Frozen):

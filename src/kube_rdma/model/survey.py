@@ -1,4 +1,4 @@
-"""Defines the survey: the one picture of a node that everything else is computed from.
+"""Defines the survey: the picture of a node's hardware that pools, health and labels are made of.
 
 hardware/survey takes it by way of adapters/kernel, pools/rules/discovery judges it,
 hardware/views/table shows it.

@@ -45,7 +45,7 @@ log = structlog.get_logger()
 
 
 class KubeletRecord:
-    """The kubelet's checkpoint on the disk, which completes its answers just after its start.
+    """The kubelet's checkpoint on the disk, which completes its answers, as just after its start.
 
     `read` returns the record; it blocks, and raises Unavailable if it cannot read it. `pods`
     returns this node's pods, or raises KubeError.
@@ -168,9 +168,9 @@ class KubeletView:
         self.record: KubeletRecord | None = None  # None: the kubelet is taken at its word
 
     async def holdings(self) -> tuple[model.Holding, ...] | None:
-        """Return the shares held on this node, through the device plugin or kube-rdma's own claims.
+        """Return the shares held on this node, through device plugins or kube-rdma's own claims.
 
-        Return None when the kubelet cannot be asked now.
+        Return None when they are not known now, as `all_held` does.
         """
         held = await self.all_held()
         return held.shares if held else None
@@ -178,7 +178,8 @@ class KubeletView:
     async def all_held(self) -> model.NodeHoldings | None:
         """Return all shares held on this node, and devices held by claims of any driver.
 
-        Return None when the kubelet cannot be asked now.
+        Return None when the kubelet cannot be asked now, or the pods that its answer lacks cannot
+        be read.
         """
         held = await self._complete(await self.record.read() if self.record else ())
         return replace(held, shares=(*held.shares, *self.claims.holdings())) if held else None
@@ -187,7 +188,8 @@ class KubeletView:
         """Return the holder, in words, of each plugin share of these resources that is held.
 
         If the kubelet gives no answer, all pods in its record count as holders. If its record has
-        no grant of these resources it is not asked, since it waits for the caller meanwhile.
+        no grant of these resources, or cannot be read, return none without asking the kubelet,
+        which waits for the caller meanwhile.
         """
         recorded = await self.record.read() if self.record else ()
         mine = [grant for grant in recorded if grant.resource in resources]

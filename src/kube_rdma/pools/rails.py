@@ -41,8 +41,8 @@ class NodeRails:
         self._numbers: Mapping[CardId, int] | None = None
         self._notices = Notices()
         self.without_cards: str | None = None
-        """A sentence about rails whose cards the node does not have; None: it has all, or a list
-        counts."""
+        """A sentence about rails whose cards the node does not have; None: it has all, or the
+        configuration lists the cards."""
 
     def number(self, card: CardId) -> int | None:
         """Return the rail of a card, None without one; raise Unavailable until rails are known."""

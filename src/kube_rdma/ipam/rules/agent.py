@@ -1,10 +1,10 @@
 """The operations of a node's agent: serve requests, keep the right to allocate, settle blocks.
 
-The program runs `acquire_lease` once after it loaded the journal, then `renew_lease` every third of
-T, the duration of the lease. It runs `tick` when `next_tick` says so or a block or pool changed. It
-runs `add` and `delete` for each request, one at a time per container. Each operation may stop
-anywhere, by a crash or an error: the next one reads what was done from the journal and from the
-blocks.
+The program runs `acquire_lease` once after it loaded the journal. It runs `renew_lease` every third
+of T, the duration of the lease, and after an outage of a watch. It runs `tick` when `next_tick`
+says so or a block or pool changed. It runs `add` and `delete` for each request, one at a time per
+container. Each operation may stop anywhere, by a crash or an error: the next one reads what was
+done from the journal and from the blocks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _nothing(_: ipam.Block | None) -> ipam.Bits:
 
 
 def acquire_lease(agent: IpamAgentState) -> Effects[None]:
-    """Acquire the node's lease, then confirm all of its holdings.
+    """Acquire the node's lease, then settle its blocks.
 
     Wait while the lease is another journal's. Raise Broken where the journal was lost while pods
     may live.
@@ -105,7 +105,10 @@ def _list(agent: IpamAgentState, sent: float, *, is_kept: bool) -> Effects[None]
 
 
 def renew_lease(agent: IpamAgentState) -> Effects[None]:
-    """Renew the node's lease; where it was revoked, stop granting at once and acquire it again."""
+    """Renew the node's lease; where it was revoked, stop granting at once and acquire it again.
+
+    If two writes fail and the lease is still the node's, leave it to the next renewal.
+    """
     for _ in range(2):
         if agent.is_rolled_back:
             break
@@ -241,7 +244,7 @@ def delete(
 def collect(
     agent: IpamAgentState, living: frozenset[ipam.ContainerId], since: float
 ) -> Effects[None]:
-    """Release the addresses of containers that are gone: not in `living`, listed after `since`."""
+    """Release the addresses of containers that are gone: not in `living`, begun before `since`."""
     for container in node_state.abandoned(agent.state, living, since):
         if container not in agent.serving:
             yield from delete(agent, container)
@@ -342,11 +345,11 @@ def write(
     acquire: Callable[[ipam.Block | None], ipam.Bits] = _nothing,
     give_back: ipam.Bits = NONE,
 ) -> Effects[bool]:
-    """Write one block until a write surely succeeds; return False if it is busy or uncertain.
+    """Write one block, with a few tries; return whether a write surely succeeded.
 
-    `acquire` returns the addresses to take of a block as it was just read, for other nodes may have
-    been first. `give_back` are addresses to release. Nothing is acquired if the node lost its right
-    meanwhile.
+    `acquire` returns the addresses to take of the block as last seen; each further try reads it
+    first, for other nodes may have been faster. `give_back` are addresses to release. Nothing is
+    acquired if the node lost its right meanwhile, or etcd may have been restored.
     """
     if key in agent.busy:
         return False
@@ -423,7 +426,7 @@ def _is_shown(agent: IpamAgentState, block: ipam.Block | None) -> bool:
 def _see_all(agent: IpamAgentState) -> Effects[None]:
     """Read all blocks, and have them watched for a time, unless they are watched already.
 
-    A node does so if it lacks addresses and finds none free in the blocks that it sees.
+    A node does so if it lacks addresses and gets none of the blocks that it sees, or no slice yet.
     """
     now: float = yield effects.Clock()
     agent.seen_until = now + agent.timing.sight
@@ -450,14 +453,14 @@ def _wait_for_turn(agent: IpamAgentState, container: ipam.ContainerId) -> Effect
 
 
 def _writes_seen(agent: IpamAgentState) -> int:
-    """Return the number of writes to the visible blocks; it grows whenever any node writes."""
+    """Return the sum of the editions of the visible blocks; each write to one of them raises it."""
     return sum(block.edition for block in agent.blocks.values())
 
 
 def _acquire(
     agent: IpamAgentState, insufficient: grant.LackingAddresses, *, ahead: bool
 ) -> Effects[_Outcome]:
-    """Acquire the lacking addresses; with `ahead` also some for the next requests."""
+    """Try to acquire what is lacking, with `ahead` also some more; return the best outcome."""
     result = _Outcome.NONE
     for shortage in insufficient.shortages:
         subpool = shortage.subpool
@@ -554,7 +557,7 @@ def _end_cooldown(agent: IpamAgentState, container: ipam.ContainerId) -> Effects
 
 
 def _withdraw_requests(agent: IpamAgentState, container: ipam.ContainerId) -> Effects[None]:
-    """Remove the borrow requests of a container; if that fails now, the next tick repeats it."""
+    """Remove the borrow requests of a container; if that fails now, a later tick repeats it."""
     shortages = agent.waiting.pop(container, ())
     try:
         yield from _publish_requests(agent, {shortage.subpool.pool for shortage in shortages})
@@ -625,7 +628,7 @@ def _unavailable(agent: IpamAgentState, now: float) -> Unavailable:
 
 
 def _full(agent: IpamAgentState, insufficient: grant.LackingAddresses) -> Refused:
-    """Return the Refused for a request whose pool stayed full."""
+    """Return the Refused for a request whose pool stayed full, or whose address is in use."""
     shortage = insufficient.shortages[0]
     subpool, where = shortage.subpool, f"IPPool {shortage.subpool.pool}"
     if shortage.address:

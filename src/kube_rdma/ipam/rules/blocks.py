@@ -1,6 +1,6 @@
 """Plans the writes of a node into blocks: what it acquires, gives back, asks back or confirms.
 
-`plan` makes every write of a node, from the block as it was just read. A write says the whole of
+`plan` makes every write of a node, from the block as it was last seen. A write says the whole of
 the node's holding: what the block lists, plus what the node acquires, minus what it gives back. So
 each write that succeeds tells the node exactly what it holds, and makes every older write that is
 still under way fail. Only a plain success counts: after any other outcome the block stays uncertain
@@ -58,7 +58,7 @@ def pinned(block: ipam.Block | None) -> ipam.Bits:
 def slice_owner(node: ipam.NodeName, node_slice: ipam.Subnet) -> ipam.Owner:
     """Return the name of a slice's owner, for its pin.
 
-    It differs from owners of addresses, whose names begin with a namespace.
+    Its last part is an address, where an owner of addresses has the name of an interface.
     """
     return ipam.Owner(f"node/{node}/{node_slice.network_address}")
 
@@ -131,7 +131,7 @@ def is_rollback(old: ipam.Block | None, new: ipam.Block | None) -> bool:
 def is_older(block: ipam.Block, other: ipam.Block) -> bool:
     """Return whether `block` is an older version than `other`.
 
-    False where versions of the API server cannot be compared.
+    Return False where versions of the API server cannot be compared.
     """
     return _number(block.version) < _number(other.version)
 
@@ -239,7 +239,10 @@ def choose_addresses(
 def free_of(
     block: ipam.Block | None, subpool: subpools.Subpool, key: ipam.BlockKey, count: int
 ) -> ipam.Bits:
-    """Return up to `count` free addresses of a block in the subpool, those without a pin first."""
+    """Return up to `count` free addresses of a block in the subpool.
+
+    Those with a pin are chosen only if no other is free.
+    """
     free = subpools.mask(subpool, key) & ~held(block)
     fresh = free & ~pinned(block)
     return subpools.lowest(fresh or free, count)

@@ -167,7 +167,7 @@ class IpamAgentState(Struct):
     # Blocks of the node that its watch shows no more: deleted, or without its label.
     unseen: set[ipam.BlockKey] = field(default_factory=set)
     queues: Mapping[ipam.PoolName, ipam.BorrowQueue] = field(default_factory=dict)
-    lease: ipam.NodeLease | None = None  # as last written by this process
+    lease: ipam.NodeLease | None = None  # of this journal, as last written or read
     busy: set[ipam.BlockKey] = field(default_factory=set)  # with a write under way
     serving: set[ipam.ContainerId] = field(default_factory=set)  # with a request under way
     # What requests lack that wait for other nodes; since when owners wait for their last address.
@@ -221,7 +221,10 @@ class IpamAgentState(Struct):
         self.state = after_rollback(self.state, self.blocks, self.trusted)
 
     def observe(self, key: ipam.BlockKey, block: ipam.Block | None) -> None:
-        """Keep a block as it was read, written or watched, unless a newer version is known."""
+        """Keep a block as it was read, written or watched, unless a newer version is known.
+
+        Drop one that is None. While etcd counts as restored, keep older versions too.
+        """
         latest = self.blocks.get(key)
         self.unseen.discard(key)
         if block is None:

@@ -32,7 +32,7 @@ MOST_REQUESTS = 64  # of a node in a pool: families, rails and certain addresses
 _AHEAD = 3  # times the block size: more than this is given back unasked
 
 Catalog = Mapping[ipam.PoolName, tuple[Subpool, ...]]
-"""Every pool, compiled by subpools.subpools."""
+"""The usable pools, compiled by subpools.subpools."""
 
 
 class Shortage(Frozen):
@@ -70,7 +70,8 @@ def grant(
 ) -> tuple[NodeAddressState, GrantedAddresses | LackingAddresses]:
     """Return all addresses of a request, old and new ones, or the shortages; and the new state.
 
-    Raise Refused for an unknown pool or rail, and for a static address that the node cannot get.
+    Raise Refused for an unknown pool or rail. Raise it for a static address that the pool does not
+    give, or that is outside of the node's slice.
     Raise Unavailable if the node has had no contact with the API server for too long, or a block is
     being written. Raise Broken if the node has lost an address of the container. The new state
     stays valid whether or not the journal then takes the record: the next try stores it again.
@@ -162,7 +163,7 @@ def nics_with_subpools(
 
 
 def _refuse_elsewhere(nic: ipam.NicRequest, own: Subpool | None, state: NodeAddressState) -> None:
-    """Raise Refused for a static address that is in another node's slice of the pool."""
+    """Raise Refused for a static address outside of this node's slice, if it has a slice."""
     if own is None or own.node_slice is None:
         return
     for address in nic.addresses:
@@ -273,7 +274,8 @@ def with_requests_of(
 ) -> ipam.BorrowQueue | None:
     """Return the queue with the node's requests for these shortages; None where nothing changes.
 
-    The requests keep the node's old place in the queue.
+    The requests keep the node's old place in the queue. Shortages of other pools and of slices are
+    left out.
     """
     requests = tuple(
         ipam.BorrowRequest(

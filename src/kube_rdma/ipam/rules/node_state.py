@@ -169,7 +169,7 @@ def without_record(state: NodeAddressState, container: ipam.ContainerId) -> Node
 def abandoned(
     state: NodeAddressState, living: frozenset[ipam.ContainerId], since: float
 ) -> tuple[ipam.ContainerId, ...]:
-    """Return containers with addresses that are not in `living` and began before `since`.
+    """Return containers with unreleased addresses, not in `living`, that began before `since`.
 
     `since` is the time at which the listing of `living` began.
     """

@@ -1,8 +1,8 @@
 """Judges pools beside each other and over time, and divides the pools whose nodes have slices.
 
 `kube-rdma ip check` asks for overlaps. That protects no address: blocks do, whatever pools say. It
-spares people surprises. A slice is a node's own subnet of a pool, with a router between nodes. A
-node chooses one with its first pod (`choose_slice`), owns it once it holds the whole anchor
+spares people surprises. A slice is the part of a pool's range that one node has for itself. A node
+chooses one with its first pod (`choose_slice`), owns it once it holds the whole anchor
 (`own_part`), and keeps it.
 """
 
@@ -220,6 +220,6 @@ def _slices_in(subpool: Subpool, key: ipam.BlockKey) -> Iterator[ipam.Subnet]:
 
 
 def _taken(state: NodeAddressState, blocks: Blocks, subpool: Subpool) -> list[int]:
-    """Return the first addresses of blocks in which other nodes hold addresses, sorted."""
+    """Return the first addresses of blocks where other nodes hold some of the subpool, sorted."""
     others = ((key, held(one) & ~held_by(one, state.node)) for key, one in blocks.items())
     return sorted(key.first for key, bits in others if bits & mask(subpool, key))

@@ -1,11 +1,11 @@
 """The controller's side: rights that have ended, addresses that become free, usage of pools.
 
-A node is fenced when it is gone and its lease was silent for T, the lease's duration, plus a
-margin. It is gone without a Node object, or with the out-of-service taint: whoever set it says that
-nothing runs there. Both times are measured by the controller itself, from when it first saw them: a
-restart of the controller only waits longer. A holder that never had a lease here is another
-release's, whose leases lie in its own namespace. `operations` is one round of the controller, one
-effect at a time.
+A node is fenced when it is gone for the longest cool-down, and its lease was silent for T, the
+lease's duration, plus a margin. It is gone without a Node object, or with the out-of-service taint:
+whoever set it says that nothing runs there. Both times are measured by the controller itself, from
+when it first saw them: a restart of the controller only waits longer. A holder that never had a
+lease here is another release's, whose leases lie in its own namespace. `operations` yields the acts
+of one round of the controller.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def expired(
 ) -> tuple[ipam.NodeName, ...]:
     """Return the nodes whose right is to be revoked.
 
-    They are gone for the longest `cooldown`, and their lease is unchanged for its duration plus
-    margin.
+    They are gone for the longest `cooldown`, and their lease is unchanged for its duration or T,
+    whichever is longer, plus the margin.
     """
     return tuple(
         sorted(
@@ -95,7 +95,7 @@ def expired(
 
 
 def foreign_nodes(observations: Observations) -> tuple[ipam.NodeName, ...]:
-    """Return the nodes that are gone, hold addresses, and never had a lease in this namespace."""
+    """Return nodes that are gone, hold addresses, and had no lease here as far as observed."""
     others = ((node, seen) for node, seen in observations.nodes.items() if not seen.is_own)
     return tuple(node for node, seen in others if seen.gone_since is not None)
 
@@ -116,9 +116,9 @@ def labelled(block: ipam.Block) -> ipam.Block:
 def without_stale_requests(
     observations: Observations, queues: Iterable[ipam.BorrowQueue], timing: ipam.Timing, now: float
 ) -> tuple[Observations, tuple[ipam.BorrowQueue, ...]]:
-    """Return new observations, and the queues that have lost requests older than any pod waits.
+    """Return new observations, and the queues that change without requests that stand too long.
 
-    The node of such a request has forgotten to remove it.
+    Those stand for six times the patience, so their node probably failed to remove them.
     """
     requests = {}
     changed = []
@@ -167,7 +167,7 @@ def nearly_full(full: ipam.Usage) -> str:
 def conflicts(block: ipam.Block) -> tuple[Broken, ...]:
     """Return an error for each two nodes that hold the same addresses of a block.
 
-    kube-rdma never writes such a block.
+    No write of kube-rdma adds such a conflict.
     """
     return tuple(
         Broken(
@@ -183,7 +183,7 @@ def conflicts(block: ipam.Block) -> tuple[Broken, ...]:
 def outside(block: ipam.Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...]:
     """Return an error for each node that holds addresses of a block that no pool gives.
 
-    The pool was shrunk, or the block edited by hand.
+    The pool was deleted or shrunk, or the block edited by hand.
     """
     pooled = given(subpools, block.key)
     return tuple(

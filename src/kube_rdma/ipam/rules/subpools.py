@@ -1,8 +1,8 @@
 """The arithmetic of pools: what a pool can give, as sorted intervals over the grid of blocks.
 
-Nothing here walks over a range: a /10 or a /64 costs as much as a /24. A Subpool is a pool's
-addresses of one family and rail. Every other rule asks it for `mask`, the set of a block's
-addresses that the subpool gives, and finds blocks by their number.
+A /10 or a /64 costs as much as a /24; only slices_from walks over a range, slice by slice. A
+Subpool is a pool's addresses of one family and rail. Every other rule asks it for `mask`, the set
+of a block's addresses that the subpool gives, and finds blocks by their number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kube_rdma.model import ipam
 Interval = tuple[int, int]  # first and last address as numbers, both in it
 NONE = ipam.Bits(0)
 _ALL = (1 << ipam.BLOCK_ADDRESSES) - 1
-_ZERO_EVERY = 256  # IPv4 addresses that end in .0 are never given, as whereabouts does
+_ZERO_EVERY = 256  # but in slices, IPv4 addresses that end in .0 are not given, as by whereabouts
 
 
 class Subpool(Frozen):
@@ -56,7 +56,7 @@ class Subpool(Frozen):
 
     @property
     def size(self) -> int:
-        """Return the number of addresses that the subpool can give."""
+        """Return the number of addresses of the subpool that nodes can hold."""
         return sum(
             last - first + 1 - (_zeros(self.family, first, last) if self.is_shared else 0)
             for first, last in self.spans
@@ -140,7 +140,7 @@ def key_of(network: ipam.NetworkName, address: ipam.Address) -> tuple[ipam.Block
 def range_of(subpool: Subpool, address: ipam.Address) -> ipam.IPRange:
     """Return the range of the subpool that has the address, with its subnet and gateway.
 
-    Raise LookupError for an address outside of the subpool.
+    Raise LookupError for an address outside of all its ranges.
     """
     number = int(address)
     for r in subpool.ranges:

@@ -62,7 +62,7 @@ class DeviceSlice(Frozen):
 class DeviceAttribute(Frozen, omit_defaults=True):
     """The value of a device's attribute; the field of its type is set.
 
-    None is set for a type that Kubernetes 1.36 does not read by default, such as a list.
+    No field is set for a type that Kubernetes 1.36 does not read by default, such as a list.
     """
 
     string: str | None = None

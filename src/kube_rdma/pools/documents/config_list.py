@@ -2,9 +2,8 @@
 
 Every pool is of mode hca: `rdmaHcaMax` shares for the pool, and every container that holds one
 opens all of its cards. Shares are called as that plugin calls them, so that either takes over a
-node from the other while pods hold some (docs/decisions/0107). Two things that plugin lets pass are
-refused, for they made no resource. These are an `rdmaHcaMax` of zero or none at all, and a field
-that it does not know.
+node from the other while pods hold some (docs/decisions/0107). Some things that the plugin lets
+pass are refused: an `rdmaHcaMax` of zero or none at all, and a field that it does not know.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Reads the dialect ``resourceList``: config.json of the SR-IOV network device plugin.
 
-Every pool is of mode sriov, and its containers get the variables of that plugin. Pools that are
-not about network cards with RDMA (accelerators, vDPA, DDP profiles) are refused, and a pool
-without selectors.
+Every pool is of mode sriov, and its containers get the variables of that plugin. Pools of
+accelerators are refused, and so are selectors by vDPA type or DDP profile, or that choose nothing.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class FunctionSelectors(GoTyped):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Return the names, as documents spell them, of the selector fields that are set."""
+        """Return the names, as documents spell them, of the set fields that choose functions."""
         return tuple(
             str(field.alias)
             for name, field in type(self).model_fields.items()

@@ -7,8 +7,8 @@ kube-rdma that has it. While any other pod has it, the card cannot be given away
 
 The same goes for a card whose RDMA device left while its function is there. Its module was removed,
 its driver was unbound, or its firmware recovers and has only the function back yet. (mlx5_ib is an
-auxiliary driver of its own beside mlx5_core.) Where cards stay on the node nothing but trouble does
-that, so it is believed at once.
+auxiliary driver of its own beside mlx5_core.) If the mode of its pool moves no cards, only trouble
+does that, so it is believed at once.
 
 One look proves nothing, for what was seen and what was recorded are of different moments, and a
 driver that starts has no interface yet. So an absence that no record explains has to last. And a
@@ -149,7 +149,7 @@ def inside_pod(card: Card, pod: str, links: Sequence[PodLink]) -> Card:
     """Return the card with link troubles that its interfaces show inside `pod` (namespace/name).
 
     A card that has an interface on the node is returned unchanged: `links` then belong to another
-    one. So is a card none of whose interfaces is among `links`.
+    one. So is a card without a PCI function, or none of whose interfaces is among `links`.
     """
     if card.function is None or card.function.netdevs:
         return card

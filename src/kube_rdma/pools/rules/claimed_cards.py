@@ -1,8 +1,9 @@
 """Finds the network cards that the claims of pods stand for, whatever driver handed them out.
 
-The doctor, the metrics and verify call it with slices that adapters/cluster/kinds/resource_api has
-decoded. No driver's name decides: a device is a card if its attributes lead to an RDMA device that
-somebody sees. What was done with the card is the driver's business, and nothing here supposes it.
+Its callers (doctor, metrics, verify, pools/kubelet_view) pass slices that
+adapters/cluster/kinds/resource_api has decoded. No driver's name decides: a device is a card if its
+attributes lead to an RDMA device that somebody sees. What was done with the card is the driver's
+business, and nothing here supposes it.
 """
 
 from __future__ import annotations

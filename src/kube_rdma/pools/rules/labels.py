@@ -16,7 +16,7 @@ from kube_rdma.model.pools import HARDWARE, Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.pools.rules.nearness import Nearness, nearness
 
-# The table of node labels: every key that kube-rdma writes or reads as topology, and its meaning.
+# The table of node labels: keys that kube-rdma writes, and some that it reads, with their meaning.
 
 FEATURE = "feature.node.kubernetes.io"
 KERNEL = f"{FEATURE}/kernel-version"
@@ -176,7 +176,7 @@ def wanted_labels(facts: LabelFacts) -> WantedLabels:
 
 
 def _vendors(survey: Survey) -> dict[str, str]:
-    """Return presence labels of the node's PCI vendors, MOST_VENDORS at most.
+    """Return presence labels for vendors of network cards and GPUs, MOST_VENDORS at most.
 
     Those of RDMA cards and GPUs come first.
     """
@@ -279,7 +279,10 @@ NFD_LIST = "nfd.node.kubernetes.io/feature-labels"
 
 
 def label_change(node: NodeState, wanted: WantedLabels) -> LabelChange | None:
-    """Return the change that gives the node its wanted labels; None when it has them."""
+    """Return the change that gives the node its wanted labels; None where nothing has to change.
+
+    Labels that others wrote stay as they are.
+    """
     has, before = dict(node.labels), remembered(node)
     others = nfd_labels(node)
     own = {k: v for k, v in before.items() if k not in others and has.get(k) == v}

@@ -1,11 +1,11 @@
 """Judges a node in one order: its devices, its cards as members of pools, and the pools.
 
 The agent asks at every survey; `config check --node`, explain and the doctor ask once and know
-less. Each pass adds reasons to cards, so the order is part of the answer. First comes what is wrong
-with a device by itself (discovery.py), then what its pool needs of it (as_members). Missing device
-nodes, troubles inside a pod and interfaces that are gone follow (absence.py). Then comes what has
-to last (absence.assess), and which pod has the card already (not_free). Pools are made of the
-result (pools.py).
+less. Each pass adds or replaces reasons of cards, so the order is part of the answer. First comes
+what is wrong with a device by itself (discovery.py), then what its pool needs of it (as_members).
+Missing device nodes, troubles inside a pod and interfaces that are gone follow (absence.py). Then
+comes what has to last (absence.assess), and which pod has the card already (not_free). Pools are
+made of the result (pools.py).
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ def not_free(
 ) -> tuple[Card, ...]:
     """Return all cards, with a reason against those that pods hold by an earlier spec in `kept`.
 
-    `held` also lists the holders of those earlier specs. A held card is not unhealthy, so this is
-    applied after absence.py.
+    The reason is given only if the mode of either spec owns its cards. `held` also lists the
+    holders of those earlier specs. A held card is not unhealthy, so this is applied after
+    absence.py.
     """
     specs_by_card = owners(specs, node, held) if kept else {}
 

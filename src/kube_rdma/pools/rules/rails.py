@@ -1,4 +1,4 @@
-"""Numbers the rails of a node's cards, so that no other card's fate changes a card's number.
+"""Numbers the rails of a node's cards; a card keeps its number while pods may use it.
 
 It stands between pools/rules/pools, whose cards it numbers, and the addresses of pods, which rails
 choose. By themselves cards are numbered by address, the same on all nodes of one kind. A card that
@@ -40,7 +40,7 @@ def recorded(
     """Return the record of rails after one more survey of the node.
 
     `offered` are the cards of all pools, `node` all that the node has, `listed` the order that the
-    configuration lists. `idle`: it is certain that no pod holds a card. `boot` identifies this
+    configuration lists. `idle` says that certainly no pod holds a card. `boot` identifies this
     start of the node, empty when it is not known.
     """
     guids = _guids(node)
@@ -202,7 +202,7 @@ def _replaced(record: RailRecord, new: Sequence[CardId], *, idle: bool) -> RailR
 
 
 def _names(node: Iterable[Card]) -> Iterable[tuple[str, CardId]]:
-    """Yield the interface names of physical cards, each with its card."""
+    """Yield the interface names of physical cards and of soft devices, each with its card."""
     for card in node:
         if card.function and card.function.position.physical_function is None:
             yield from ((netdev.name, physical(card)) for netdev in card.function.netdevs)

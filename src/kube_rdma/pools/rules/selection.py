@@ -30,7 +30,10 @@ _DIGEST = 8
 
 
 def cards(survey: Survey, verdicts: Sequence[Verdict]) -> tuple[Card, ...]:
-    """Group the survey's devices into cards, sorted by id; `verdicts` are on these devices."""
+    """Make cards of the survey's network functions and devices, sorted by id.
+
+    `verdicts` are on these devices. Soft devices of pods are left out.
+    """
     functions = {CardId(function.position.pci): function for function in survey.functions}
     groups: dict[CardId, list[Verdict]] = {name: [] for name in functions}
     for verdict in verdicts:
