@@ -160,8 +160,8 @@ class PoolRange(Typed):
     """A part of a subnet that the pool gives from."""
 
     subnet: words.Cidr = Field(examples=["10.0.0.0/24"])
-    """subnet is where the addresses are taken from. Its prefix length becomes that of the pod's
-    address. Example: 10.0.0.0/24.
+    """subnet is where the addresses are taken from. Without perNode its prefix length becomes that
+    of the pod's address. Example: 10.0.0.0/24.
     """
     start: words.IpAddress | None = None
     """start is the first address of subnet that pods can get. Left out: the first of subnet."""
@@ -239,7 +239,7 @@ class PoolRange(Typed):
 
 
 class PoolRoute(Typed):
-    """A route of every pod of the pool."""
+    """A route for the NICs of the pool."""
 
     dst: words.Cidr = Field(examples=["10.0.0.0/8"])
     """dst is the subnet that the route leads to. Example: 10.0.0.0/8."""
@@ -269,8 +269,8 @@ class IPPoolSpec(Typed):
         min_length=1, max_length=MOST_RANGES, examples=[[{"subnet": "10.0.0.0/24"}]]
     )
     """ranges are the subnets, or parts of them, that pods get addresses of. A NIC gets one address
-    of each family that the ranges for its rail have. Ranges of one pool cannot overlap. IPv4
-    addresses that end in .0 are left out.
+    of each family that the ranges for its rail have. Ranges of one pool cannot overlap. Without
+    perNode, IPv4 addresses that end in .0 are left out.
     """
     excludes: Many[words.IpSpan] = Field((), max_length=MOST_EXCLUDES)
     """excludes are addresses that no pod gets: single addresses, subnets, or two ends with a dash.

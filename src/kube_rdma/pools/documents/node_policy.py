@@ -315,9 +315,8 @@ class PolicyPool(Typed):
     prefer: Annotated[specs.Preference, _Named] | None = None
     """prefer says which free shares a container gets. pack: on the fullest cards. spread: on as
     many cards as possible. least-loaded: on the least used cards. numa: on cards near the GPUs of
-    the pod's claims, else near free GPUs.
-    Left out: spread in sriov, least-loaded in shared-multi, numa in exclusive and shared. It has no
-    effect with bind pool.
+    the pod's claims, else near free GPUs. Left out: pack in hca, spread in sriov, least-loaded in
+    shared-multi, else numa. It has no effect with bind pool.
     """
     numa_hints: bool = True
     """numaHints says whether the kubelet gets the NUMA node of each share, for its topology
