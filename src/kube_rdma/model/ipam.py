@@ -3,8 +3,8 @@
 There are three kinds of facts, each with one owner (docs/decisions/0007-ipam-cells.md). People
 write pools, or the configurations of their networks bring them. Blocks, node leases and borrow
 queues live at the API server and change by compare-and-swap only. Allocation records are a node's
-own, in its journal. ipam/rules decides over these values;
-ipam/ip_pool.py and ipam/objects.py compile the custom resources to them and back.
+own, in its journal. ipam/rules decides over these values; ipam/ip_pool.py and ipam/objects.py
+compile the custom resources to them and back.
 """
 
 from __future__ import annotations

@@ -130,7 +130,10 @@ class ConfigSource:
             self._take(read_config(self._path))
 
     async def follow(self) -> None:
-        """Read the configuration file again whenever it changes; return at once without a file."""
+        """Read the configuration file again whenever it changes, until cancelled.
+
+        Return at once without a file.
+        """
         if self._path is None:
             return
         # inotify is of Linux alone, and `config check` runs on any system.

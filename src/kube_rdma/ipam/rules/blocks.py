@@ -366,8 +366,8 @@ def _tenants(
 def _pins(block: ipam.Block | None, tenants: _Tenants, own: ipam.Bits) -> tuple[ipam.Pin, ...]:
     """Return the pins of a block after a write: each owner has one, at its address.
 
-    Only pins at addresses of the node's `own` change: its token may change no others
-    (policies.yaml).
+    Only pins at addresses of the node's `own` change, and those of owners that get a pin there: its
+    token may change no others (policies.yaml).
     """
     tenants = {offset: owner for offset, owner in tenants.items() if own >> offset & 1}
     owners = set(tenants.values())

@@ -1,7 +1,7 @@
 """Grants addresses of the node to a request, or says which are lacking; lends spare ones to others.
 
-The only place that grants addresses. It asks no API server: agent.py acquires what is lacking and
-calls `grant` again. A request gets addresses for all its NICs, as one record of the journal, or
+Addresses of pools are granted here alone. No API server is asked: agent.py acquires what is lacking
+and calls `grant` again. A request gets addresses for all its NICs, as one record of the journal, or
 none.
 """
 

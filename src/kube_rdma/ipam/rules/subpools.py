@@ -20,7 +20,7 @@ from kube_rdma.model import ipam
 Interval = tuple[int, int]  # first and last address as numbers, both in it
 NONE = ipam.Bits(0)
 _ALL = (1 << ipam.BLOCK_ADDRESSES) - 1
-_ZERO_EVERY = 256  # but in slices, IPv4 addresses that end in .0 are not given, as by whereabouts
+_ZERO_EVERY = 256  # IPv4 addresses that end in .0 are not given, except in slices (whereabouts)
 
 
 class Subpool(Frozen):

@@ -1,10 +1,10 @@
 """One act on a pod's network, as a value: planned, journalled, run, recognised as done, undone.
 
-attach/rules/plan makes a tuple of Steps for each interface, adapters/kernel/pod/steps runs them. A
-Step names what it found by what stays: interface
-indexes, the inode of the namespace, PCI addresses; names are only what it wants. Every one but
-CallPlugin may be run again after it was done, and every one may be undone although it was never
-run.
+attach/rules/plan makes a tuple of Steps for each interface. attach/executor runs them, by
+adapters/kernel/pod/steps or, for CallPlugin, adapters/cni/plugins. A Step names what it found by
+what stays: interface indexes, the inode of the namespace, PCI addresses; names are only what it
+wants. Every one but CallPlugin may be run again after it was done, and every one may be undone
+although it was never run.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ pod that has ended is forgotten by the kubelet before the last plugin gave the i
 What a device plugin tells of a card that a pod holds stays as it was: such a card is not judged
 here. A running pod would lose nothing by it, because the kubelet ends none whose device is
 Unhealthy. But it refuses one that it admits again, as after a reboot: "previously allocated devices
-are no longer healthy" (devicesToAllocate, pkg/kubelet/cm/devicemanager/manager.go). In mode hca a
-share stands for all cards, so nobody holds one; a share stays healthy while one card is.
+are no longer healthy" (devicesToAllocate, pkg/kubelet/cm/devicemanager/manager.go). Where a share
+stands for all cards of its pool, nobody holds one; a share stays healthy while one card is.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def wanted_labels(facts: LabelFacts) -> WantedLabels:
     """Return the labels that a node should have, and those that keep their present value.
 
     Labels of ports are kept while a card is inside a pod, where the node cannot see it. A rate is
-    kept while no port is active, so a link that flaps writes nothing.
+    kept while no port is active, so that a link that flaps does not change it.
     """
     labels = _rdma(facts)
     if facts.host:

@@ -8,8 +8,9 @@ cards does not wait.
 
 The spec of a resource is remembered while the agent restarts (agent/changes). It is also remembered
 while pods hold shares of a resource that no document names any more. Such a resource may come back
-in another mode, as the node's label does at every start. Where nothing is remembered, share ids
-that pods hold and that belong to another kind of mode keep the resource from being offered.
+in another mode, as that of the node's label comes back after every start. Where nothing is
+remembered, share ids that pods hold and that belong to another kind of mode keep the resource from
+being offered.
 """
 
 from __future__ import annotations
