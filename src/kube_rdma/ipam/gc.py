@@ -2,7 +2,7 @@
 
 run_gc         four watches, and a round of rules/reclaim every few seconds, in the leader; two
                at a time do no harm
-take_snapshot  the objects at one moment, of which `states` and `findings` are shown
+take_snapshot  the objects, read once, of which `states` and `findings` are shown
 find_holders   one address, which `free` takes from its holders
 """
 
@@ -49,7 +49,7 @@ async def run_gc(
 ) -> None:
     """Revoke the rights of nodes that are gone and free their addresses, until cancelled.
 
-    `namespace` is where the leases of the nodes are.
+    Tidy blocks and borrow queues too. `namespace` is where the leases of the nodes are.
     """
     timing = timing or IpamTiming()
     pools = Mirror(
@@ -110,11 +110,11 @@ async def _do(
     return True
 
 
-# The objects of IPAM at one moment.
+# The objects of IPAM, read once.
 
 
 class Snapshot(Frozen):
-    """All IPAM objects of a cluster at one moment, with nodes and faults.
+    """All IPAM objects of a cluster as they were read once, with nodes and faults.
 
     `subpools` lacks pools that cannot be used, and objects that cannot be read are left out;
     `faults` name both.

@@ -115,7 +115,7 @@ class IPRange(Frozen):
     first: Address | None = None  # None: the first of the subnet
     last: Address | None = None  # None: the last of the subnet
     gateway: Address | None = None
-    rail: int | None = None  # only for the NIC of this index
+    rail: int | None = None  # of the cards it is for; None: of rails without a range
     source: str = ""  # the place in its document, for messages
     per_node: PerNode | None = None
 
@@ -141,7 +141,7 @@ class IPPool(Frozen):
     network: NetworkName = NetworkName("default")
     excludes: tuple[Span, ...] = ()
     routes: tuple[Route, ...] = ()
-    block_size: int = 32  # addresses that a node acquires at once
+    block_size: int = 32  # addresses that a node acquires ahead at once, at most
     cooldown: float = 60.0  # seconds that an address is left alone after its release
     probe: bool = False  # ask the network for each address before a pod uses it
     namespaces: tuple[str, ...] = ()  # whose pods may have addresses of it; none: all
@@ -268,7 +268,7 @@ class NicRequest(Frozen):
     pool: PoolName
     rail: int | None = None
     addresses: tuple[Address, ...] = ()  # static: just these, or nothing
-    owner: Owner | None = None  # keeps its address while it is spare
+    owner: Owner | None = None  # gets its last address again if possible
     prefer: tuple[Address, ...] = ()  # that the owner's pins name
 
 

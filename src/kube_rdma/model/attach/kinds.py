@@ -44,7 +44,7 @@ class DeviceNetwork(Network):
 
     kind = NetworkKind.DEVICE
 
-    function: FunctionSettings | None = None  # what a virtual function is set to; only one will do
+    function: FunctionSettings | None = None  # of a virtual function, which its link then has to be
 
 
 class IbSriovNetwork(DeviceNetwork):
