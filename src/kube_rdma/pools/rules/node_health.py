@@ -1,11 +1,11 @@
 """Judges a node in one order: its devices, its cards as members of pools, and the pools.
 
-The agent asks at every survey; `config check --node`, explain and the doctor ask once and know
-less. Each pass adds or replaces reasons of cards, so the order is part of the answer. First comes
-what is wrong with a device by itself (discovery.py), then what its pool needs of it (as_members).
-Missing device nodes, troubles inside a pod and interfaces that are gone follow (absence.py). Then
-comes what has to last (absence.assess), and which pod has the card already (not_free). Pools are
-made of the result (pools.py).
+The agent asks at every survey; `config check --node`, explain, the doctor and others ask once and
+know less. Each pass adds or replaces reasons of cards, so the order is part of the answer. First
+comes what is wrong with a device by itself (discovery.py), then what its pool needs of it
+(as_members). Missing device nodes, troubles inside a pod and interfaces that are gone follow
+(absence.py). Then comes what has to last (absence.assess), and which pod has the card already
+(not_free). Pools are made of the result (pools.py).
 """
 
 from __future__ import annotations
