@@ -93,7 +93,10 @@ class IpamObjects:
         self._namespace = namespace
 
     async def block(self, key: ipam.BlockKey) -> ipam.Block | None:
-        """Return the block with this key, None where the API server has no such IPBlock."""
+        """Return the block with this key, None where the API server has no such IPBlock.
+
+        Raise Refused or Broken for a garbled one.
+        """
         stored = await self._cluster.get(IP_BLOCK, key.name)
         return stored_block(stored) if stored else None
 
@@ -121,7 +124,7 @@ class IpamObjects:
         await self._drop(IP_BLOCK, seen.key.name, "", seen.version)
 
     async def lease(self, node: ipam.NodeName) -> ipam.NodeLease | None:
-        """Return the lease of a node, None where it has none."""
+        """Return the lease of a node, None where it has none; raise Refused for an edited one."""
         stored = await self._cluster.get(LEASE, objects.lease_name(node), self._namespace)
         return lease(stored) if stored else None
 

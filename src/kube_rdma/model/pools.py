@@ -136,7 +136,7 @@ MOST = 2**31 - 2
 
 
 class RdmaLimits(Frozen):
-    """The most handles and objects that a pod may have of an RDMA device; None: no limit."""
+    """The most handles and objects of an RDMA device for a share or a pod; None: no limit."""
 
     handles: int | None = None
     objects: int | None = None

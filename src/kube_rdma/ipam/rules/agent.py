@@ -426,7 +426,7 @@ def _is_shown(agent: IpamAgentState, block: ipam.Block | None) -> bool:
 def _see_all(agent: IpamAgentState) -> Effects[None]:
     """Read all blocks, and have them watched for a time, unless they are watched already.
 
-    A node does so if it lacks addresses and gets none of the blocks that it sees, or no slice yet.
+    A node does so if it gets no address from the blocks that it sees, or owns no slice yet.
     """
     now: float = yield effects.Clock()
     agent.seen_until = now + agent.timing.sight

@@ -77,13 +77,16 @@ class ListBlocks(Effect):
 
 
 class ListPinned(Effect):
-    """Read the blocks with a pin of the owner's pod; the answer is a dict of them by key."""
+    """Read the blocks whose label names the owner's pod; the answer is a dict of them by key."""
 
     owner: ipam.Owner
 
 
 class ReadBlock(Effect):
-    """Read a block as the API server has it now; the answer is the block, None without one."""
+    """Read a block as the API server has it now; the answer is the block, or None.
+
+    It is None where there is no such block, or it is garbled.
+    """
 
     key: ipam.BlockKey
 

@@ -34,6 +34,7 @@ def overlaps(pools: Iterable[ipam.IPPool]) -> tuple[str, ...]:
     """Return a warning for each two pools of a network that can give the same addresses.
 
     That is allowed, an address is still given once; but the pools are full earlier than they look.
+    Raise Refused for a pool that cannot be used.
     """
     compiled = [(pool, subpools(pool)) for pool in sorted(pools, key=lambda each: each.name)]
     warnings = []

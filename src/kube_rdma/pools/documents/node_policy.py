@@ -127,7 +127,7 @@ def _faults(name: str, variables: dict[str, str]) -> list[tuple[str, str]]:
 
 
 class PolicyLimits(Typed):
-    """Limits that the kernel holds, for each share and each RDMA device."""
+    """Limits that the kernel enforces, for each share and each RDMA device."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(

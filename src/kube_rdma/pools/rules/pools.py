@@ -47,12 +47,12 @@ def resolve(
 ) -> tuple[tuple[model.Pool, ...], tuple[Clash, ...]]:
     """Return the pool of each spec, in their order, and the cards that several specs select.
 
-    A card that two specs select belongs to both, or to the first alone if the mode of either owns
-    its cards. `held` says by resource which cards pods hold. Such a card stays in its pool as long
-    as its function is there, for its devices in a pod are invisible here. A card whose port is down
-    stays in its pool too: a port recovers. If shares stand for the whole pool, each is healthy
-    while one card is usable. A pool without cards has no shares: zero tells more than a thousand
-    unhealthy ones.
+    A card that two specs select belongs to both, or to one alone if the mode of either owns its
+    cards: to the spec by which pods hold it, else to the first. `held` says by resource which cards
+    pods hold. Such a card stays in its pool as long as its function is there, for its devices in a
+    pod are invisible here. A card whose port is down stays in its pool too: a port recovers. If
+    shares stand for the whole pool, each is healthy while one card is usable. A pool without cards
+    has no shares: zero tells more than a thousand unhealthy ones.
     """
     functions: Functions = {
         card.function.position.pci: card.function for card in node if card.function
@@ -79,7 +79,10 @@ def resolve(
 def owners(
     specs: Sequence[model.PoolSpec], node: Sequence[Card], held: Held | None = None
 ) -> dict[CardId, model.PoolSpec]:
-    """Return by card the spec that has it, or the first of several; skip cards in no pool."""
+    """Return by card the spec that has it; skip cards in no pool.
+
+    Of several specs it is one by which pods hold the card, else the first.
+    """
     functions: Functions = {
         card.function.position.pci: card.function for card in node if card.function
     }

@@ -155,8 +155,8 @@ def _told_apart(old: PoolSpec, new: PoolSpec) -> tuple[str, str]:
 def _fits(spec: PoolSpec, share: ShareId) -> bool:
     """Decide whether a share of this spec could have this id, whatever its cards and count.
 
-    An id of another form comes from another device plugin, whose pods opened devices of the node.
-    That excludes a mode that needs its cards exclusively.
+    An id that names no card is of another device plugin, or of a pool with `bare_ids`: its pods may
+    use any card. That excludes a mode that needs its cards exclusively.
     """
     row = terms(spec)
     head, _, slot = share.rpartition("-")
