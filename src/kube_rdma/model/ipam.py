@@ -239,7 +239,10 @@ class BorrowRequest(SparsePart, kw_only=True):
 
 
 class BorrowQueue(Frozen):
-    """The borrow requests for one pool, oldest first; status.wants of its IPPool."""
+    """The borrow requests for one pool: status.wants of its IPPool.
+
+    Nodes are in the order in which they began to ask.
+    """
 
     pool: PoolName
     requests: tuple[BorrowRequest, ...] = ()

@@ -150,7 +150,10 @@ Word = Annotated[str, Meta(max_length=253)]
 
 
 class StatusPart(Frozen, rename="camel"):
-    """A part of an object that kube-rdma writes; fields that a newer version adds are ignored."""
+    """A part of an object that kube-rdma writes.
+
+    Unknown fields, which a newer version may add, are ignored unless a subclass forbids them.
+    """
 
 
 class SparsePart(StatusPart, omit_defaults=True):

@@ -206,7 +206,8 @@ class Preference(StrEnum):
     """The order in which free shares are given.
 
     PACK: fill a card before the next is begun. SPREAD: as many cards as possible. LEAST_LOADED: the
-    cards with the fewest shares in use. NUMA: cards beside the GPUs that are still free.
+    cards with the fewest shares in use. NUMA: cards near the GPUs of the pod's claims, else near
+    free ones.
     """
 
     PACK = "pack"

@@ -19,7 +19,7 @@ NAMED_LIKE_RDMA = ("rdma", "hca", "roce", "infiniband", "efa")
 
 
 class HeldShares(Frozen):
-    """Extended resources that an unfinished pod asks for; `node` is "" while the pod waits."""
+    """An extended resource that an unfinished pod asks for; `node` is "" while the pod waits."""
 
     namespace: str
     node: str

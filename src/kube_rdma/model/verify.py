@@ -115,7 +115,7 @@ class PairStandard(Frozen):
 
 
 class Rating(StrEnum):
-    """The rating of a pair's figure: good, too low, or missing."""
+    """The rating of a pair's figure: good, worse than a limit, or missing."""
 
     WELL = "ok"
     SLOW = "slow"
@@ -142,7 +142,7 @@ class SuspectKind(StrEnum):
 
 
 class Suspect(Frozen):
-    """A probable cause that several bad pairs have in common."""
+    """A probable cause that bad pairs have in common."""
 
     kind: SuspectKind
     node: str | None = None  # title of a pod, or the node of its copy

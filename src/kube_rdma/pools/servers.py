@@ -111,7 +111,7 @@ class ResourceServers:
                 self._servers[resource] = _Server(plugin, pool, self._tasks.create_task(run))
 
     def unregistered(self) -> Iterator[str]:
-        """Yield a sentence for each resource that the kubelet does not have."""
+        """Yield a sentence for each offered resource that is not registered with the kubelet."""
         for resource, server in sorted(self._servers.items()):
             if not server.plugin.is_registered:
                 yield f"{resource} is not registered with the kubelet."

@@ -106,12 +106,13 @@ def _candidates(
 def offer(pool: model.Pool) -> model.Offer:
     """Return the Offer that the kubelet receives for `pool`.
 
-    It is gated, so the kubelet calls PreStartContainer, where a container waits for a network or
-    for kernel limits. An Offer of a pool that claims serve has no share, so that the scheduler uses
-    claims (allocatable 0). It is not gated either, for the kubelet would refuse a container that
-    has no share (kubernetes@v1.36.3 devicemanager/manager.go, callPreStartContainerIfNeeded). It
-    stays registered: without that the kubelet would refuse the pods of claims as long as older pods
-    hold shares (GetDeviceRunContainerOptions): docs/decisions/0107.
+    It is gated where a container may wait for a network or for kernel limits, so that the kubelet
+    calls PreStartContainer. An Offer of a pool that claims serve has no share, so that the
+    scheduler uses claims (allocatable 0). It is not gated either, for the kubelet would refuse a
+    container that has no share (kubernetes@v1.36.3 devicemanager/manager.go,
+    callPreStartContainerIfNeeded). It stays registered: without that the kubelet would refuse the
+    pods of claims as long as older pods hold shares (GetDeviceRunContainerOptions):
+    docs/decisions/0107.
     """
     if pool.spec.serve is model.Serving.CLAIMS:
         return model.Offer(pool.spec.resource, ())
