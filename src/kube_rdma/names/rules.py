@@ -13,6 +13,7 @@ from ipaddress import IPv6Address
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
+from kube_rdma.lib.label_selector import LabelTerm, label_terms
 from kube_rdma.model import names as model
 from kube_rdma.model.ipam import BLOCK_ADDRESSES, Address, BlockKey, Family
 
@@ -23,31 +24,9 @@ MOST_SELECTOR = 1024  # characters
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NETWORK = re.compile(r"(?:[a-z0-9][-a-z0-9]{0,62}/)?[a-z0-9][-.a-z0-9]{0,252}")
 _RAIL = re.compile(r"[0-9]{1,3}")
-_COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
-_WORD = r"[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?"
-_KEY = rf"(?:[a-z0-9][-.a-z0-9]{{0,252}}/)?{_WORD}"
-_VALUE = re.compile(f"(?:{_WORD})?", re.ASCII)
-_TERM = re.compile(
-    rf"!\s*(?P<absent>{_KEY})|(?P<key>{_KEY})"
-    r"(?:\s*(?P<is>==?|!=)\s*(?P<value>[^\s()]*)|\s+(?P<in>in|notin)\s*\((?P<values>[^()]*)\))?",
-    re.ASCII,
-)
 
 EndpointKey = tuple[str, str]
 """The uid of a pod, and one of its addresses: what an endpoint is known by."""
-
-
-class LabelTerm(Frozen):
-    """One term of a label selector; without values it is about the key alone."""
-
-    key: str
-    values: frozenset[str] | None = None
-    negated: bool = False
-
-    def holds(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels meet the requirement, as `kubectl -l` judges it."""
-        among = self.key in labels if self.values is None else labels.get(self.key) in self.values
-        return among != self.negated
 
 
 class NamesRequest(Frozen):
@@ -71,55 +50,30 @@ class NamesRequest(Frozen):
 
 def names_request(service: model.NamingService) -> NamesRequest:
     """Return what a Service asks for; raise Refused where it cannot have it."""
-    for problem, remedy in _faults(service):
-        raise Refused(problem, remedy=remedy, where=f"Service {service}")
     asks = dict(service.annotations)
-    network, rail = asks.get(model.NETWORK, ""), asks.get(model.RAIL, "")
+    pods, network, rail = (asks.get(key, "") for key in (model.PODS, model.NETWORK, model.RAIL))
+    selector = label_terms(pods) if len(pods) <= MOST_SELECTOR else ()
+    is_network, is_rail = _NETWORK.fullmatch(network), _RAIL.fullmatch(rail)
+    for is_wrong, problem, remedy in (
+        (service.selects, _SELECTS, f"Remove spec.selector: {model.PODS} chooses the pods"),
+        (service.cluster_ip != "None", _NOT_HEADLESS, "Create it again with clusterIP: None"),
+        (network and rail, f"{model.NETWORK} and {model.RAIL} exclude each other", _ONE),
+        (network and not is_network, f"{model.NETWORK} names no network", _NETWORKS),
+        (rail and not is_rail, f"{model.RAIL} is no number from 0 to 999", _RAILS),
+        (not selector, _NO_SELECTOR, _SELECTORS),
+    ):
+        if is_wrong:
+            raise Refused(problem, remedy=remedy, where=f"Service {service}")
     named = network if "/" in network or not network else f"{service.namespace}/{network}"
-    selector = _requirements(asks[model.PODS]) or ()
     return NamesRequest(selector, named, int(rail) if rail else None)
 
 
 _SELECTS = "Kubernetes publishes the addresses on eth0 of the pods that spec.selector selects"
 _NOT_HEADLESS = "names of single addresses need a headless Service, and this one has a cluster IP"
+_ONE, _NETWORKS = "Remove one of the two", "Write its name or namespace/name"
+_RAILS = 'Write the number of a rail, such as "0"'
 _NO_SELECTOR = f"{model.PODS} is no label selector of at most {MOST_SELECTOR} characters"
-
-
-def _faults(service: model.NamingService) -> Iterator[tuple[str, str]]:
-    """Yield why a Service cannot have names, each with what to do."""
-    asks = dict(service.annotations)
-    network, rail = asks.get(model.NETWORK, ""), asks.get(model.RAIL, "")
-    if service.selects:
-        yield _SELECTS, f"Remove spec.selector: {model.PODS} chooses the pods"
-    if service.cluster_ip != "None":
-        yield _NOT_HEADLESS, "Create it again with clusterIP: None"
-    if network and rail:
-        yield f"{model.NETWORK} and {model.RAIL} exclude each other", "Remove one of the two"
-    if network and not _NETWORK.fullmatch(network):
-        yield (
-            f"{model.NETWORK} names no network",
-            "Write its name or namespace/name",
-        )
-    if rail and not _RAIL.fullmatch(rail):
-        yield f"{model.RAIL} is no number from 0 to 999", 'Write the number of a rail, such as "0"'
-    if _requirements(asks.get(model.PODS, "")) is None:
-        yield _NO_SELECTOR, "Write it as for kubectl -l, such as app=trainer or tier in (a, b)"
-
-
-def _requirements(text: str) -> tuple[LabelTerm, ...] | None:
-    """Return the terms of a label selector; None for a text that kubectl would not take."""
-    terms = _COMMA.split(text) if len(text) <= MOST_SELECTOR else ("",)
-    found: list[LabelTerm] = []
-    for match in (_TERM.fullmatch(term.strip()) for term in terms):
-        if match is None:
-            return None
-        listed = match["value"] if match["is"] else match["values"]
-        values = None if listed is None else frozenset(one.strip() for one in listed.split(","))
-        if not all(map(_VALUE.fullmatch, values or ())):
-            return None
-        negated = match["absent"] or match["is"] == "!=" or match["in"] == "notin"
-        found.append(LabelTerm(match["absent"] or match["key"], values, bool(negated)))
-    return tuple(found)
+_SELECTORS = "Write it as for kubectl -l, such as app=trainer or tier in (a, b)"
 
 
 class NamedAddresses(Frozen):

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from kube_rdma.lib.label_selector import label_terms
 from kube_rdma.lib.text.document import Path, name, shown
 from kube_rdma.lib.text.faults import Slip, slips
 from kube_rdma.lib.text.typed import Many, Typed
@@ -159,13 +160,8 @@ def resource_notes(
 
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
 _PROBES = {"startup_probe", "liveness_probe", "readiness_probe"}
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_KEY = r"[\w./-]+"
-_REQUIREMENT = re.compile(
-    rf"\s*(!?{_KEY}|{_KEY}\s*(=|==|!=)\s*[\w.-]*|{_KEY}\s+(in|notin)\s+\([^()]*\))\s*"
-)
 
 
 def _matching(pattern: str, what: str) -> AfterValidator:
@@ -195,7 +191,7 @@ def _version(text: str) -> str:
 
 def _selector(text: str) -> str:
     """Return a label selector as kubectl takes it; raise ValueError for another text."""
-    if text.strip() and not all(_REQUIREMENT.fullmatch(term) for term in _COMMA.split(text)):
+    if text.strip() and not label_terms(text):
         remedy = "Write labels as for kubectl -l, such as app=training,tier!=free"
         raise slips(Slip(f"{shown(text)} is not a label selector", remedy))
     return text.strip()
