@@ -30,7 +30,7 @@ from kube_client.watching import Changed, Deleted
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT, StoredReport
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
 from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, pool_of, stored_block
 from kube_rdma.lib.debounce import Debounce
 from kube_rdma.lib.mirror import Mirror, follow_all
@@ -61,7 +61,7 @@ class NamesPublisher:
         self._pods = Mirror(
             objects.ADDRESSED_POD, objects.addressed_pod, self._pod_changed, heard=heard
         )
-        self._cards = Mirror(NODE_REPORT, _cards_of_node, self._cards_changed, heard=heard)
+        self._cards = Mirror(NODE_REPORT, objects.node_cards, self._changed, heard=heard)
         self._nodes = Mirror(NODE, objects.node_addresses, self._changed, heard=heard)
         self._pools = Mirror(IP_POOL, pool_of, self._changed, heard=heard)
         self._blocks = Mirror(IP_BLOCK, stored_block, self._changed, heard=heard)
@@ -70,7 +70,6 @@ class NamesPublisher:
         )
         self._networks = Mirror(DEFINITION, lambda stored: stored.name, optional=True)
         self._walls, self._notices = ObjectWalls("Service"), Notices()
-        self._last_cards: dict[str, model.NodeCards] = {}  # by node
         self._of_service: dict[str, dict[str, objects.StoredSlice]] = defaultdict(dict)
         self._world = model.NamesWorld()  # at the last look
         self._taken: set[str] = set()  # names of slices that are not ours
@@ -209,14 +208,13 @@ class NamesPublisher:
         for addresses, users in self._claims.values.values():
             for address in addresses:
                 claimed[address] |= users
-        there = {*self._nodes.values, *self._cards.values}
-        self._last_cards = {name: one for name, one in self._last_cards.items() if name in there}
-        on_cards = (cards.addresses for cards in self._last_cards.values())
+        reports = dict(self._cards.values)
+        on_cards = (cards.addresses for cards in reports.values())
         nodes = frozenset[Address]().union(*self._nodes.values.values(), *on_cards)
         blocks = {block.key: block for block in self._blocks.values.values()}
         pools, unread = tuple(self._pools.values.values()), bool(self._blocks.faults)
         self._world = model.NamesWorld(
-            pods, groups, holders, pod_ips, self._last_cards, nodes, pools, blocks, claimed, unread
+            pods, groups, holders, pod_ips, reports, nodes, pools, blocks, claimed, unread
         )
         return self._world
 
@@ -257,19 +255,6 @@ class NamesPublisher:
             if shared or service.namespace == either.namespace:
                 self._touch(service.title)
 
-    def _cards_changed(self, old: _OfNode | None, new: _OfNode | None) -> None:
-        """Keep what a report said, also where there is none any more: its agent is not there."""
-        if new and self._last_cards.get(new[0]) != new[1]:
-            self._last_cards[new[0]] = new[1]
-            self._changed(old, new)
-
     def _changed(self, old: object, new: object) -> None:
         if old != new:
             self._touch(*self._services.values)
-
-
-_OfNode = tuple[str, model.NodeCards]
-
-
-def _cards_of_node(stored: StoredReport) -> _OfNode:
-    return stored.name, objects.node_cards(stored)

@@ -1,7 +1,6 @@
 """Decides which addresses of pods a Service names, which are ready, and in which slices they stand.
 
-names/publisher asks. What is not known changes nothing: of a node without a report the last one
-counts, and an endpoint keeps its slice for as long as it is wanted. An endpoint comes into a slice
+names/publisher asks. An endpoint keeps its slice for as long as it is wanted. It comes into a slice
 only when it is ready, so a pod that starts costs one write.
 """
 

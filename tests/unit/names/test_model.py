@@ -74,6 +74,7 @@ class Believed:
         self.world.report(node, *ill)
 
     def do_away(self, node):
+        self.ill.pop(node, None)
         if any(d["metadata"]["name"] == node for d in self.world.server.documents("nodereports")):
             self.world.server.remove(NODE_REPORT, node)
 
