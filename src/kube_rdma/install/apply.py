@@ -17,7 +17,6 @@ from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, PULL_FAULTS, FullPod, status_of
 from kube_rdma.install import cluster as objects
 from kube_rdma.install import installation
-from kube_rdma.install.rules.plan import pull_fault
 from kube_rdma.install.rules.release import RECORDS, is_made_once, others
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.lib.text.document import Document
@@ -30,6 +29,7 @@ Neighbours = tuple[tuple[PluginDaemonSet, ...], tuple[str, ...]]
 _BETWEEN = 0.5  # seconds between two looks
 _SERVED = 120  # looks until a new definition is served; several API servers take about five s
 _TRIAL = 240  # looks until an image is pulled and has run
+_LONGEST = 300  # characters of what a kubelet says
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -52,14 +52,10 @@ async def look(
     nodes = await asked("nodes", partial(cluster.list, NODE))
     plugins, operators = await asked("other plugins", partial(neighbours, cluster)) or ((), ())
     record = partial(objects.has_record, cluster, release.name, RECORDS)
-    places = {objects.place_of(one): one for one in release.objects}
-    verbs = {place: await objects.forbidden(cluster, one) for place, one in places.items()}
-    allowed = [one for one in release.objects if not verbs[objects.place_of(one)]]
     return install.InstallSight(
         release,
         version,
-        tuple([await _seen(cluster, release, one) for one in allowed]),
-        {place: lacking for place, lacking in verbs.items() if lacking},
+        tuple([await _seen(cluster, release, one) for one in release.objects]),
         tuple(map(node_state, nodes or ())),
         plugins,
         operators,
@@ -75,19 +71,19 @@ async def _seen(
 
     A new object is not asked about where its namespace may be new too.
     """
-    found = None
+    found, made, owner = None, None, ""
     try:
+        await objects.require_rights(cluster, wanted)
         found = await objects.found(cluster, wanted)
-        if found is None and "namespace" in wanted["metadata"]:
-            return install.ClusterObject(wanted)
-        if found and is_made_once(wanted):
-            return install.ClusterObject(wanted, found)
-        if found and (owner := others(found, release.name)):
-            return install.ClusterObject(wanted, found, owner=owner)
-        return install.ClusterObject(wanted, found, await objects.apply(cluster, wanted, dry=True))
+        if found and not is_made_once(wanted):
+            owner = others(found, release.name)
+        is_asked = found and not is_made_once(wanted) and not owner
+        if is_asked or (found is None and "namespace" not in wanted["metadata"]):
+            made = await objects.apply(cluster, wanted, dry=True)
+        return install.ClusterObject(wanted, found, made, owner)
     except NotInstalled as unknown:
         if objects.resource_of(wanted) in {one["metadata"]["name"] for one in release.objects}:
-            return install.ClusterObject(wanted)  # a definition of the release has this name
+            return install.ClusterObject(wanted)  # the release defines it
         remedy = "Install what brings it, or leave it out by the values"
         return install.ClusterObject(wanted, refusal=Refused(unknown.problem, remedy=remedy))
     except Refused as refusal:
@@ -145,7 +141,7 @@ async def try_image(
                     return node
                 said = [one.message for one in status_of(seen).conditions if one.message]
             await sleep(_BETWEEN)
-        why = f": {'; '.join(said)[:300].rstrip('.')}" if said else ""
+        why = f": {'; '.join(said)[:_LONGEST].rstrip('.')}" if said else ""
         raise Unavailable(f"No node has run {image} after {_TRIAL * _BETWEEN:g} s{why}.")
     finally:
         if left := await cluster.get(FULL_POD, name, namespace):
@@ -157,13 +153,14 @@ def _node_with(image: str, pod: FullPod) -> str:
     status, node = status_of(pod), pod.spec.node_name
     states = [one.state for one in status.container_statuses]
     waits = next((one.waiting for one in states if one.waiting), None)
-    if waits and waits.reason in PULL_FAULTS:
-        raise pull_fault(image, node, waits.reason, waits.message)
-    if status.phase == "Failed" or (waits and waits.reason.endswith("Error")):
-        why = next((one.terminated for one in states if one.terminated), waits)
-        said = f"{why.reason} {why.message}" if why else f"{status.reason} {status.message}"
+    is_unpulled = waits is not None and waits.reason in PULL_FAULTS
+    if is_unpulled or status.phase == "Failed" or (waits and waits.reason.endswith("Error")):
+        why = next((one.terminated for one in states if one.terminated), waits) or status
+        said = " ".join(f"{why.reason} {why.message}".split())[:_LONGEST]
+        act = f"cannot pull {image}" if is_unpulled else f"does not run {image} --version"
         raise Refused(
-            f"{image} does not run `kube-rdma --version` on node {node}: {said.strip()[:300]}",
-            remedy="Name the image that Containerfile makes, for the architecture of the nodes",
+            f"node {node} {act}: {said}",
+            remedy="Name the image that Containerfile makes, for the nodes' architectures, where "
+            "they can pull it; image.pullSecrets names Secrets of its registry (docs/install.md)",
         )
     return node if status.phase == "Succeeded" else ""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_client import wire
 from kube_client.errors import Conflict, Lost
@@ -52,11 +53,13 @@ async def apply(cluster: Cluster, document: Json, *, dry: bool = False) -> Json:
     return await _read(cluster, request)
 
 
-async def forbidden(cluster: Cluster, document: Json) -> str:
-    """Return the verbs that the user lacks to install objects such as this one; "" for none."""
+async def require_rights(cluster: Cluster, document: Json) -> None:
+    """Raise Refused unless the user may install an object such as this one."""
     asked = request_for("get", document)
     place = {"group": asked.group, "resource": asked.plural, "namespace": asked.namespace}
-    return ", ".join([verb for verb in _VERBS if not await _may(cluster, place | {"verb": verb})])
+    if verbs := [verb for verb in _VERBS if not await _may(cluster, place | {"verb": verb})]:
+        remedy = "Have an administrator install, or give you the right"
+        raise Refused(f"you may not {', '.join(verbs)} it", remedy=remedy)
 
 
 async def _may(cluster: Cluster, attributes: Mapping[str, str]) -> bool:
@@ -85,12 +88,6 @@ def resource_of(document: Json) -> str:
     """Return the resource of an object, as a definition is named: ippools.kube-rdma.io."""
     asked = request_for("get", document)
     return f"{asked.plural}.{asked.group}".rstrip(".")
-
-
-def place_of(document: Json) -> str:
-    """Return the resource and the namespace of an object, as text."""
-    space = document["metadata"].get("namespace")
-    return resource_of(document) + (f" in namespace {space}" if space else "")
 
 
 def _plural(kind: str) -> str:

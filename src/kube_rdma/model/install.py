@@ -140,7 +140,6 @@ class InstallSight(Frozen):
     release: ChartRelease
     version: str  # of the API server: v1.36.3
     objects: tuple[ClusterObject, ...]
-    lacking: Mapping[str, str] = {}  # verbs that the user has no right to, by the resource
     nodes: tuple[NodeState, ...] = ()
     plugins: tuple[PluginDaemonSet, ...] = ()  # for RDMA cards, kube-rdma's agents among them
     operators: tuple[str, ...] = ()  # Deployments of NVIDIA's network operator

@@ -113,14 +113,14 @@ def test_a_user_who_may_only_look_is_told_every_right_that_is_missing(lab, insta
     code, printed = install("--dry-run", "--as", "looker")
     cluster.kubectl(lab, "delete", "clusterrolebinding", "looker")
     assert code == 3
-    assert "daemonsets.apps in namespace kube-rdma: you may not create, patch these." in printed
-    assert "clusterroles.rbac.authorization.k8s.io: you may not" in printed
+    assert "DaemonSet kube-rdma/kube-rdma-agent: you may not create, patch it." in printed
+    assert "ClusterRole kube-rdma-view: you may not" in printed
 
 
 def test_an_image_that_no_registry_has_is_one_sentence(lab, install):
     code, printed = install("--dry-run --try-image --image registry.invalid/rdma/kube-rdma:1")
     assert code == 3
-    assert "cannot pull registry.invalid/rdma/kube-rdma:1 (" in printed
+    assert "cannot pull registry.invalid/rdma/kube-rdma:1: " in printed
     assert not [
         pod
         for pod in cluster.get(lab, "pods", "-A")["items"]

@@ -238,8 +238,8 @@ def test_where_multus_has_defined_networks_its_definition_stays(world):
 def test_missing_rights_are_named_before_anything_is_written(world):
     world.server.forbidden = {("patch", "daemonsets"), ("create", "clusterroles")}
     error = world.refused()
-    assert "daemonsets.apps in namespace kube-rdma: you may not patch these." in error
-    assert "clusterroles.rbac.authorization.k8s.io: you may not create these." in error
+    assert "DaemonSet kube-rdma/kube-rdma-agent: you may not patch it." in error
+    assert "ClusterRole kube-rdma-view: you may not create it." in error
     assert not world.writes
 
 

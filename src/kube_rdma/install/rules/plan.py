@@ -6,11 +6,9 @@ What is not the release's is never overwritten, as Helm would refuse it.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from kube_base.errors import Refused
 from kube_rdma.install.rules.release import RECORDS, RELEASE
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import install
@@ -77,9 +75,6 @@ def _obstacles(sight: install.InstallSight) -> Iterator[Finding]:
         problem = f"Helm has a record of it in namespace {RECORDS}"
         remedy = "Change it by helm upgrade, or remove it by helm uninstall"
         yield Finding.of("", f"release {sight.release.name}", problem, remedy)
-    for resource, verbs in sight.lacking.items():
-        remedy = "Have an administrator install, or give you the right"
-        yield Finding.of("", resource, f"you may not {verbs} these", remedy)
     for one in sight.objects:
         name, remedy = title(one.wanted), _REMEDIES.get(one.wanted["kind"], _REMEDY)
         if one.owner:
@@ -128,21 +123,3 @@ def objection(chosen: ChosenNodes, node: NodeState) -> str:
             value = f"={taint.value}" if taint.value else ""
             return f"has the taint {taint.key}{value}:{taint.effect}, which is not tolerated"
     return ""
-
-
-# Signs in the kubelet's message about a pull (containerd's and CRI-O's words), and what to do.
-_PULLS = {
-    "authoriz|denied|forbidden": "Name a Secret of the registry by the value image.pullSecrets",
-    "no match": "Build it for the nodes' architectures, or set image.architectures to its own",
-    "no such host|timeout|refused|x509": "Let the nodes reach the registry and trust it",
-    "not found|unknown": "Push it, or correct its name and tag",
-    "": "Make it available to the nodes, see docs/install.md",
-}
-_LONGEST = 300  # characters of the message
-
-
-def pull_fault(image: str, node: str, word: str, message: str) -> Refused:
-    """Return why a node cannot have the image, of the kubelet's word and message."""
-    remedy = next(way for signs, way in _PULLS.items() if re.search(signs, message.lower()))
-    said = f": {' '.join(message.split())[:_LONGEST]}" if message else ""
-    return Refused(f"node {node} cannot pull {image} ({word}){said}", remedy=remedy)
