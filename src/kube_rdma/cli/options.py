@@ -119,6 +119,10 @@ class ClusterOptions(Frozen):
     user: str = ""
     timeout: float = 0.0  # seconds for one request; 0: no other limit than kube-rdma's own
 
+    def __post_init__(self) -> None:
+        if self.namespace and self.every_namespace:
+            raise click.UsageError("-n and -A exclude each other: leave one out.")
+
     def open(self, opener: Opener | None = None) -> AbstractAsyncContextManager[Cluster]:
         """Return a client of the cluster, as a context."""
         if opener is not None:
@@ -246,7 +250,8 @@ def cluster_options(*, namespace: bool = False, every: bool = False) -> Decorato
 
     `namespace` adds -n, and `every` adds -A.
     """
-    return _taking((*_ALWAYS, *((_NAMESPACE,) if namespace else ()), *((_EVERY,) if every else ())))
+    more = (*((_NAMESPACE,) if namespace else ()), *((_EVERY,) if every else ()))
+    return taking("cluster", ClusterOptions, (*_ALWAYS, *more))
 
 
 def program_options(namespace: str = "") -> Decorator:
@@ -265,20 +270,18 @@ def program_options(namespace: str = "") -> Decorator:
         help="Namespace of kube-rdma's own objects: its DaemonSets, Leases and Secrets.",
         **(usual if namespace else {"required": True}),
     )
-    return _taking((*_PROGRAM, own))
+    return taking("cluster", ClusterOptions, (*_PROGRAM, own))
 
 
-def _taking(chosen: Sequence[Callable[..., Any]]) -> Decorator:
-    """Return a decorator that passes these options to a command as one value."""
+def taking(name: str, kind: type[Frozen], chosen: Sequence[Callable[..., Any]]) -> Decorator:
+    """Return a decorator that passes these options to a command as one value `name`."""
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def with_options(*words: Any, **given: Any) -> None:
-            names = [name for name in ClusterOptions.__struct_fields__ if name in given]
-            options = ClusterOptions(**{name: given.pop(name) for name in names})
-            if options.namespace and options.every_namespace:
-                raise click.UsageError("-n and -A exclude each other: leave one out.")
-            command(*words, cluster=options, **given)
+            fields = [field for field in kind.__struct_fields__ if field in given]
+            value = kind(**{field: given.pop(field) for field in fields})
+            command(*words, **{name: value}, **given)
 
         return functools.reduce(lambda made, option: option(made), reversed(chosen), with_options)
 

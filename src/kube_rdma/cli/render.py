@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kube_base.frozen import Frozen
 from kube_rdma.cli import completion
-from kube_rdma.cli.options import text_option
+from kube_rdma.cli.options import taking, text_option
 from kube_rdma.cli.output import command
 from kube_rdma.install.rules import parts
 
@@ -81,15 +79,7 @@ class InstallationOptions(Frozen):
         return installation.layers(self.files, self.assignments, self.namespace, self.image)
 
 
-def installation_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say what to install as one value `chosen`."""
-
-    @wraps(command)
-    def with_options(*words: Any, **given: Any) -> None:
-        named = {name: given.pop(name) for name in InstallationOptions.__struct_fields__}
-        command(*words, chosen=InstallationOptions(**named), **given)
-
-    return reduce(lambda made, option: option(made), reversed(_VALUES), with_options)
+installation_options = taking("chosen", InstallationOptions, _VALUES)
 
 
 @command(
