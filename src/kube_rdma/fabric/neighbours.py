@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 
 from kube_rdma.adapters.bulkhead import contained
@@ -24,25 +23,6 @@ from kube_rdma.model.device import LinkLayer
 from kube_rdma.model.pools import Pool
 from kube_rdma.model.reports import KnownNeighbour, PortKey
 from kube_rdma.model.survey import Survey
-
-
-@dataclass(slots=True)
-class _Listener:
-    """An interface, what was heard on it, and the socket for more."""
-
-    place: PortPlace
-    port: HeardPort
-    here: bool = True  # in the node's network namespace
-    socket: LldpSocket | None = None
-    tried: bool = False  # to open a socket since the last look
-    refused: str = ""  # why there is no socket
-    hint: str = ""  # who else may take the frames; read when none came
-
-    @property
-    def is_wanted(self) -> bool:
-        """Return whether a socket is to be opened."""
-        is_deaf = self.port.unheard is lldp.Unheard.RESTLESS
-        return self.here and not (self.socket or self.tried or is_deaf)
 
 
 class Neighbours:
@@ -62,26 +42,33 @@ class Neighbours:
         self._opened, self._flags, self._keep = opened, flags, keep
         self._kept: PortNeighbours | None = None  # not known: an agent before may have left some
         self._places: Mapping[PortKey, PortPlace] = {}
-        self._listeners: dict[str, _Listener] = {}
         self._told: Mapping[PortKey, KnownNeighbour] = {}
-        self._closing: list[LldpSocket] = []
+        # By interface:
+        self._wanted: Mapping[str, PortPlace] = {}
+        self._here: set[str] = set()  # those in the node's network namespace
+        self._ports: dict[str, HeardPort] = {}  # what was heard
+        self._sockets: dict[str, LldpSocket] = {}
+        self._tried: set[str] = set()  # to open a socket since the last look
+        self._refused: dict[str, str] = {}  # why there is no socket
         self._woken = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self, pools: Sequence[Pool], survey: Survey) -> Mapping[PortKey, KnownNeighbour]:
         """Note where the ports of pools are now; return what is known of each."""
         cards = [card for pool in pools for card in pool.cards]
-        here = survey.interfaces
         self._places = lldp.places(cards, survey.functions, self._places)
-        wanted = {
+        self._wanted = {
             place.interface: place
             for place in self._places.values()
             if place.interface and place.link_layer is LinkLayer.ETHERNET
         }
-        for name in self._listeners.keys() - wanted:
-            self._end(self._listeners.pop(name))
-        for name, place in wanted.items():
-            self._meet(name, place, here=name in here)
+        self._here = self._wanted.keys() & survey.interfaces
+        now, ports = _now(), self._ports
+        self._ports = {name: ports.get(name) or lldp.listening(now) for name in self._wanted}
+        for name, port in self._ports.items():
+            is_here = name in self._here
+            self._ports[name] = lldp.present(port, now) if is_here else lldp.away(port)
+        self._tried.clear()
         self._woken.set()
         self._told = self._known()
         return self._told
@@ -92,73 +79,57 @@ class Neighbours:
             while True:
                 self._woken.clear()
                 await self._expire()
-                await self._open()
+                await self._exchange()
                 self._arm()
                 if self._known() != self._told:
                     self.changed()
                 await self._share()
                 await self._woken.wait()
         finally:
-            for one in self._listeners.values():
-                self._end(one)
-            for socket in self._closing:
-                socket.close()
+            for name in tuple(self._sockets):
+                self._detach(name).close()
             if self._timer:
                 self._timer.cancel()
             with contained("neighbours kept"):
                 self._keep({})
 
-    def _meet(self, name: str, place: PortPlace, *, here: bool) -> None:
-        """Bring an interface to where the look has found it."""
-        now = _now()
-        one = self._listeners.setdefault(name, _Listener(place, lldp.listening(now)))
-        one.place, one.here, one.tried = place, here, False
-        one.port = lldp.present(one.port, now) if here else lldp.away(one.port)
-        # A socket follows its interface under another name, and loses one that leaves or ends.
-        if one.socket and not (here and one.socket.interface == name):
-            self._end(one)
-
     def _known(self) -> Mapping[PortKey, KnownNeighbour]:
         found = {}
         for key, place in self._places.items():
-            one = self._listeners.get(place.interface or "")
-            port, hint, refused = (one.port, one.hint, one.refused) if one else (None, "", "")
-            found[key] = lldp.known(place, port, hint, refused)
+            name = place.interface or ""
+            found[key] = lldp.known(place, self._ports.get(name), self._refused.get(name, ""))
         return found
 
     async def _expire(self) -> None:
-        """End what is known of interfaces whose time is over, and stop listening to deaf ones."""
+        """End what is known of interfaces whose time is over."""
         now = _now()
-        for one in [one for one in self._listeners.values() if one.port.until <= now]:
-            flags = await asyncio.to_thread(self._flags, one.place.interface or "")
-            if one.port.until <= now:  # else a frame came meanwhile
-                one.port = lldp.expired(one.port, now)
-                one.hint = lldp.firmware_hint(one.place, flags)
-        for one in self._listeners.values():
-            if one.port.unheard is lldp.Unheard.RESTLESS:
-                self._end(one)
+        for name in [name for name, port in self._ports.items() if port.until <= now]:
+            flags = await asyncio.to_thread(self._flags, name)
+            port = self._ports.get(name)
+            if port and port.until <= now:  # else a frame or a look came meanwhile
+                hint = lldp.firmware_hint(self._wanted[name], flags)
+                self._ports[name] = lldp.expired(port, now, hint)
 
-    async def _open(self) -> None:
-        """Open the sockets that are missing, and close those that are left."""
-        while self._closing:
-            await asyncio.to_thread(self._closing.pop().close)
-        wanted = {name: one for name, one in self._listeners.items() if one.is_wanted}
-        for one in wanted.values():
-            one.tried = True
-        made = (asyncio.to_thread(self._opened, name) for name in wanted)
-        for (name, one), opened in zip(
-            wanted.items(), await asyncio.gather(*made, return_exceptions=True), strict=True
-        ):
-            if isinstance(opened, OSError):
-                one.refused = opened.strerror or str(opened)
-            elif isinstance(opened, BaseException):
-                raise opened
-            elif self._listeners.get(name) is one and one.here:
-                one.socket, one.tried, one.refused = opened, False, ""
-                asyncio.get_running_loop().add_reader(opened.fileno(), self._hear, one)
-            else:  # a look has changed its mind meanwhile
-                self._closing.append(opened)
-                self._woken.set()
+    async def _exchange(self) -> None:
+        """Close the sockets of interfaces that are not to be heard, and open missing ones.
+
+        A socket follows its interface under another name, and loses one that leaves or ends.
+        """
+        wanted = {n for n in self._here if self._ports[n].unheard is not lldp.Unheard.RESTLESS}
+        for name, one in tuple(self._sockets.items()):
+            if name not in wanted or one.interface != name:
+                await asyncio.to_thread(self._detach(name).close)
+        for name in wanted - self._sockets.keys() - self._tried:
+            self._tried.add(name)
+            try:
+                one = await asyncio.to_thread(self._opened, name)
+            except OSError as error:
+                self._refused[name] = error.strerror or str(error)
+            else:
+                self._sockets[name] = one
+                self._tried.discard(name)
+                self._refused.pop(name, None)
+                asyncio.get_running_loop().add_reader(one.fileno(), self._hear, name)
 
     async def _share(self) -> None:
         """Keep the neighbours for others if they are other ones."""
@@ -168,14 +139,13 @@ class Neighbours:
             with contained("neighbours kept"):
                 await asyncio.to_thread(self._keep, kept)
 
-    def _hear(self, one: _Listener) -> None:
+    def _hear(self, name: str) -> None:
         """Receive a frame."""
-        frame = one.socket.receive() if one.socket else None
-        if frame is None:
+        frame, before = self._sockets[name].receive(), self._ports.get(name)
+        if frame is None or before is None:
             return
-        before = one.port
-        one.port = lldp.heard(before, lldp.announced(frame), _now())
-        if (before.neighbour, before.unheard) != (one.port.neighbour, one.port.unheard):
+        port = self._ports[name] = lldp.heard(before, lldp.announced(frame), _now())
+        if (before.neighbour, before.unheard) != (port.neighbour, port.unheard):
             self._woken.set()
         self._arm()
 
@@ -183,16 +153,15 @@ class Neighbours:
         """Wake `run` when the first of all interfaces is due."""
         if self._timer:
             self._timer.cancel()
-        due = min((one.port.until for one in self._listeners.values()), default=inf)
+        due = min((port.until for port in self._ports.values()), default=inf)
         loop = asyncio.get_running_loop()
         self._timer = None if due == inf else loop.call_at(due, self._woken.set)
 
-    def _end(self, one: _Listener) -> None:
-        """Stop listening on an interface; its socket is closed in a thread."""
-        if one.socket:
-            asyncio.get_running_loop().remove_reader(one.socket.fileno())
-            self._closing.append(one.socket)
-            one.socket = None
+    def _detach(self, name: str) -> LldpSocket:
+        """Stop listening on an interface; return its socket, which a thread may close."""
+        one = self._sockets.pop(name)
+        asyncio.get_running_loop().remove_reader(one.fileno())
+        return one
 
 
 def _now() -> float:

@@ -74,18 +74,15 @@ class World:
 
     async def opened(self, *names):
         """Wait until the agent listens on these interfaces and no other."""
-        found = self.neighbours._listeners
-        await until(lambda: sorted(name for name in found if found[name].socket) == sorted(names))
+        await until(lambda: sorted(self.neighbours._sockets) == sorted(names))
         await until(lambda: sorted(one.interface for one in self.kernel.sockets) == sorted(names))
 
     async def send(self, interface, sent):
         """Send a frame, and wait until the agent has read it."""
-        (one,) = (
-            one for one in self.neighbours._listeners.values() if one.place.interface == interface
-        )
-        before = one.port
+        here = self.neighbours
+        before = here._ports[interface]
         self.kernel.send(interface, sent)
-        await until(lambda: one.port is not before or one.socket is None)
+        await until(lambda: here._ports[interface] is not before or interface not in here._sockets)
 
 
 def lldp(**kernel):
@@ -290,13 +287,13 @@ async def test_at_rest_there_is_one_timer_for_all_ports(world):
     for name in ("eth0", "eth1"):
         await world.send(name, frame(ttl=120))
     await until(lambda: world.looks >= 1)
-    ports = [one.port for one in world.neighbours._listeners.values()]
+    ports = world.neighbours._ports
     timer = world.neighbours._timer
-    assert timer.when() == min(port.until for port in ports) > world.loop.time() + 60
+    assert timer.when() == min(one.until for one in ports.values()) > world.loop.time() + 60
     world.loop.pass_by(50)
     await world.send("eth0", frame(ttl=120))
     assert timer.cancelled()
-    assert world.neighbours._timer.when() == ports[1].until
+    assert world.neighbours._timer.when() == ports["eth1"].until
 
 
 @lldp()

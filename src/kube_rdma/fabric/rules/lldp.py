@@ -126,6 +126,7 @@ class HeardPort(Frozen):
     ttl: int = TTL_SECONDS
     turns: int = 0
     frames: int = 0
+    hint: str = ""  # who else may take the frames, if none came
 
 
 def listening(now: float) -> HeardPort:
@@ -173,11 +174,11 @@ def heard(port: HeardPort, frame: Announced | None, now: float) -> HeardPort:
     return rival if port.rival is None else _turned(rival, now)
 
 
-def expired(port: HeardPort, now: float) -> HeardPort:
-    """Return a port at the end of its time `until`."""
+def expired(port: HeardPort, now: float, hint: str = "") -> HeardPort:
+    """Return a port at the end of its time `until`; `hint` says who else may take the frames."""
     if port.unheard is Unheard.RESTLESS:
         return listening(now)
-    return _without(port, Unheard.SILENT, now)
+    return _without(replace(port, hint=hint), Unheard.SILENT, now)
 
 
 def _is_end(port: HeardPort, frame: Announced) -> bool:
@@ -244,7 +245,7 @@ def _place(device: Device, port: Port, functions: Mapping[PciAddress, Function])
 # Sentences.
 
 
-def known(place: PortPlace, port: HeardPort | None, hint: str, refused: str) -> KnownNeighbour:
+def known(place: PortPlace, port: HeardPort | None, refused: str) -> KnownNeighbour:
     """Return what is known of a port; `refused` is why its frames cannot be received."""
     if place.link_layer is LinkLayer.INFINIBAND:
         return KnownNeighbour(
@@ -258,7 +259,7 @@ def known(place: PortPlace, port: HeardPort | None, hint: str, refused: str) -> 
         return KnownNeighbour(
             unheard=f"no LLDP frame of {name} can be received ({refused}): {needs}"
         )
-    return KnownNeighbour(unheard=port.unheard.format(interface=name, ttl=port.ttl, hint=hint))
+    return KnownNeighbour(unheard=port.unheard.format(interface=name, ttl=port.ttl, hint=port.hint))
 
 
 def firmware_hint(place: PortPlace, flags: Mapping[str, bool]) -> str:

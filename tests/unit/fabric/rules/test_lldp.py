@@ -217,8 +217,8 @@ class TestSentences:
 
     def test_infiniband_and_an_agent_without_the_right_say_so(self):
         place = lldp.PortPlace(LinkLayer.INFINIBAND, "ib0")
-        assert "subnet manager" in lldp.known(place, None, "", "").unheard
-        known = lldp.known(self.ETHERNET, lldp.listening(0), "", "Operation not permitted")
+        assert "subnet manager" in lldp.known(place, None, "").unheard
+        known = lldp.known(self.ETHERNET, lldp.listening(0), "Operation not permitted")
         assert known.unheard == (
             "no LLDP frame of ens1 can be received (Operation not permitted): agents that attach "
             "networks have the right, CAP_NET_RAW"
@@ -227,12 +227,12 @@ class TestSentences:
     @pytest.mark.parametrize("silence", list(Unheard)[1:])
     def test_each_silence_has_a_sentence_that_names_the_interface(self, silence):
         port = replace(lldp.listening(0), unheard=silence)
-        assert "ens1" in lldp.known(self.ETHERNET, port, "", "").unheard
+        assert "ens1" in lldp.known(self.ETHERNET, port, "").unheard
 
     def test_who_has_a_neighbour_or_may_still_hear_one_has_no_sentence(self):
-        assert lldp.known(self.ETHERNET, after(A), "", "").neighbour == A.neighbour
+        assert lldp.known(self.ETHERNET, after(A), "").neighbour == A.neighbour
         for port in (after(A), lldp.listening(0), None):
-            assert lldp.known(self.ETHERNET, port, "", "").unheard == ""
+            assert lldp.known(self.ETHERNET, port, "").unheard == ""
 
     @pytest.mark.parametrize(
         ("flags", "driver", "words"),
