@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 from kube_rdma.adapters.bulkhead import contained
-from kube_rdma.adapters.files.neighbours import PortNeighbours
 from kube_rdma.adapters.kernel.ethtool import read_private_flags
 from kube_rdma.adapters.kernel.lldp import LldpSocket
 from kube_rdma.fabric.rules import lldp
@@ -36,11 +35,11 @@ class Neighbours:
         self,
         opened: Callable[[str], LldpSocket] = LldpSocket,
         flags: Callable[[str], Mapping[str, bool]] = read_private_flags,
-        keep: Callable[[PortNeighbours], None] = lambda _: None,
+        keep: Callable[[Mapping[str, str]], None] = lambda _: None,
     ) -> None:
         self.changed: Callable[[], None] = lambda: None
         self._opened, self._flags, self._keep = opened, flags, keep
-        self._kept: PortNeighbours | None = None  # not known: an agent before may have left some
+        self._kept: Mapping[str, str] | None = None  # not known: an agent before may have left some
         self._places: Mapping[PortKey, PortPlace] = {}
         self._told: Mapping[PortKey, KnownNeighbour] = {}
         # By interface:
@@ -133,7 +132,8 @@ class Neighbours:
 
     async def _share(self) -> None:
         """Keep the neighbours for others if they are other ones."""
-        kept = {key[1:]: str(one.neighbour) for key, one in self._told.items() if one.neighbour}
+        heard = ((key, one.neighbour) for key, one in self._told.items() if one.neighbour)
+        kept = {f"{device}/{port}": str(switch) for (_, device, port), switch in heard}
         if kept != self._kept:
             self._kept = kept
             with contained("neighbours kept"):

@@ -54,11 +54,11 @@ class Survey(Frozen):
         netdevs = (netdev.name for one in self.functions for netdev in one.netdevs)
         return frozenset(filter(None, (*ports, *netdevs)))
 
-    def with_neighbours(self, known: Mapping[tuple[str, int], str]) -> Survey:
-        """Return the Survey with the neighbours of ports, by name of the device and number."""
+    def with_neighbours(self, known: Mapping[str, str]) -> Survey:
+        """Return the Survey with the neighbours of ports, by device and number: ``mlx5_0/1``."""
 
         def told(one: Device) -> Device:
-            ports = (replace(p, neighbour=known.get((one.name, p.number))) for p in one.ports)
+            ports = (replace(p, neighbour=known.get(f"{one.name}/{p.number}")) for p in one.ports)
             return replace(one, ports=tuple(ports))
 
         return replace(self, devices=tuple(map(told, self.devices)))

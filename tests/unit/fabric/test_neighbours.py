@@ -299,11 +299,11 @@ async def test_at_rest_there_is_one_timer_for_all_ports(world):
 @lldp()
 async def test_neighbours_are_kept_for_others_when_they_change(world):
     await world.send("eth0", frame())
-    await until(lambda: world.kept == [{}, {("mlx5_0", 1): "leaf-1 Ethernet1/1"}])
+    await until(lambda: world.kept == [{}, {"mlx5_0/1": "leaf-1 Ethernet1/1"}])
     await world.send("eth0", frame())
     world.full = True
     await world.send("eth1", frame("leaf-2"))
     await until(lambda: len(world.kept) == 3)
     world.full = False
     await world.send("eth0", frame("", ttl=0))
-    await until(lambda: world.kept[3:] == [{("mlx5_1", 1): "leaf-2 Ethernet1/1"}])
+    await until(lambda: world.kept[3:] == [{"mlx5_1/1": "leaf-2 Ethernet1/1"}])

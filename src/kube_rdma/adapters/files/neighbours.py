@@ -1,6 +1,6 @@
 """The file in which an agent leaves the neighbours of its ports, for `kube-rdma devices` beside it.
 
-A line for each port, with tabs between its device, its number, and the switch and its port.
+It is a JSON object: the switch and its port, by ``mlx5_0/1``, the RDMA device and its port.
 """
 
 from __future__ import annotations
@@ -8,28 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from kube_base import os_files
-from kube_base.plain_text import plain
+from kube_base.foreign_json import Undecodable, decoded
 
 FILE = Path("/run/kube-rdma/neighbours")
-_MOST = 1 << 20  # characters; 256 cards have below a tenth
-
-PortNeighbours = Mapping[tuple[str, int], str]
-"""Switch and port as a text, by name of the RDMA device and number of its port."""
 
 
-def write_neighbours(neighbours: PortNeighbours, file: Path) -> None:
+def write_neighbours(neighbours: Mapping[str, str], file: Path) -> None:
     """Replace the file; raise OSError."""
-    lines = (f"{device}\t{port}\t{text}\n" for (device, port), text in sorted(neighbours.items()))
-    os_files.replace(file, "".join(lines).encode(), 0o644)
+    os_files.replace(file, msgspec.json.encode(neighbours, order="sorted"), 0o644)
 
 
-def read_neighbours(file: Path = FILE) -> PortNeighbours:
-    """Return the neighbours in the file; none without an agent, and none of a garbled line."""
+def read_neighbours(file: Path = FILE) -> Mapping[str, str]:
+    """Return the neighbours in the file; none without an agent, and none of a garbled file."""
     try:
-        with file.open(errors="replace") as opened:
-            lines = [line.split("\t") for line in opened.read(_MOST).split("\n")]
-    except OSError:
+        return decoded(file.read_bytes(), dict[str, str])
+    except (OSError, Undecodable):
         return {}
-    whole = (words for words in lines if len(words) == 3 and words[1].isdecimal())
-    return {(device, int(port[:4])): plain(text) for device, port, text in whole}

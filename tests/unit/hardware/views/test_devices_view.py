@@ -331,7 +331,7 @@ def test_the_document_has_every_field_of_the_model(kind):
 
 
 def test_the_switch_of_a_port_has_a_column_where_one_is_known():
-    survey = SURVEY.with_neighbours({("mlx5_0", 1): "leaf-1 Ethernet1/1"})
+    survey = SURVEY.with_neighbours({"mlx5_0/1": "leaf-1 Ethernet1/1"})
     verdicts = tuple(
         replace(verdict, device=device)
         for verdict, device in zip(VERDICTS, survey.devices, strict=True)
