@@ -1,6 +1,6 @@
 """Publishes the RDMA addresses of pods under the names of Services that ask for it.
 
-    watches: Services, pods, reports, blocks, claims ─► what changed, for a moment ─► names/rules ─►
+    watches: Services, pods, reports, blocks, claims ─► a look at all of them ─► names/rules ─►
       EndpointSlices where they differ ─► DNS
 
 A part of the controller, done by the copy that leads. While no Service asks, it watches Services
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -50,13 +50,11 @@ class NamesPublisher:
 
     def __init__(self, cluster: Cluster, events: Events, changes: Debounce | None = None) -> None:
         self._cluster, self._events = cluster, events
-        self._changes, self._due = changes or Debounce(), set[str]()  # Services by namespace/name
+        self._changes = changes or Debounce()
         own, heard = Where(labels=objects.OWN_SLICES), self._changes.touch
-        self._services = Mirror(
-            objects.SERVICE, objects.naming_service, self._service_changed, heard=heard
-        )
+        self._services = Mirror(objects.SERVICE, objects.naming_service, self._changed, heard=heard)
         self._slices = Mirror(
-            objects.ENDPOINT_SLICE, objects.with_lists, self._slice_changed, own, heard=heard
+            objects.ENDPOINT_SLICE, objects.with_lists, self._changed, own, heard=heard
         )
         self._pods = Mirror(
             objects.ADDRESSED_POD, objects.addressed_pod, self._pod_changed, heard=heard
@@ -70,8 +68,7 @@ class NamesPublisher:
         )
         self._networks = Mirror(DEFINITION, lambda stored: stored.name, optional=True)
         self._walls, self._notices = ObjectWalls("Service"), Notices()
-        self._of_service: dict[str, dict[str, objects.StoredSlice]] = defaultdict(dict)
-        self._world = model.NamesWorld()  # at the last look
+        self._holders: Mapping[Address, Collection[str]] = {}  # as in NamesWorld, at the last look
         self._taken: set[str] = set()  # names of slices that are not ours
 
     @property
@@ -93,26 +90,34 @@ class NamesPublisher:
                 await self._changes.wait(full_jitter(failures) if failures else None)
 
     async def round(self) -> bool:
-        """Write the slices of all Services for which something changed; return False to repeat."""
+        """Write the slices of all Services where they differ; return False to repeat."""
         mirrors: tuple[Mirror[Any], ...] = (self._services, self._slices, *self._facts)
         if any(mirror.trouble for mirror in mirrors):
             return False
-        due, self._due = self._due, set()
-        world = self._look() if due else self._world
-        for name in sorted(due):
+        world, services, is_done = self._look(), dict(self._services.values), True
+        slices = defaultdict[str, dict[str, objects.StoredSlice]](dict)
+        for one in self._slices.values.values():
+            slices[objects.service_of(one)][one.name] = one
+        for name in sorted({*services, *slices}):
             await asyncio.sleep(0)  # a look at 10,000 pods takes a while, and others run between
+            service = services.get(name)
+            publish = partial(self._publish, service, slices[name], world)
             try:
-                service = self._services.values.get(name)
-                await self._walls.run((name, service), partial(self._publish, name, world))
+                is_done &= await self._walls.run((name, service), publish)
                 self._notices.over(name)
             except KubeError as error:
                 self._notices.warn(log, "names not published", name, str(error), service=name)
-                self._due.add(name)
-        return not self._due
+                is_done = False
+        return is_done
 
-    async def _publish(self, name: str, world: model.NamesWorld, why: str) -> bool:
+    async def _publish(
+        self,
+        service: model.NamingService | None,
+        stored: Mapping[str, objects.StoredSlice],
+        world: model.NamesWorld,
+        why: str,
+    ) -> bool:
         """Write the slices of a Service where they differ; `why` is the error of an earlier try."""
-        service, stored = self._services.values.get(name), self._of_service.get(name, {})
         if service is None:
             return await self._write(None, stored, {})
         about = About("Service", service.name, service.namespace, service.uid)
@@ -145,9 +150,8 @@ class NamesPublisher:
         What was written is seen at once: the watch tells later.
         """
         kind = objects.ENDPOINT_SLICE
-        was = dict(stored)
         for name, spec in slices.items():
-            if before := was.get(name):
+            if before := stored.get(name):
                 if spec != before.spec:
                     changed = await self._cluster.replace(kind, replace(before, spec=spec))
                     self._slices.take(Changed(changed))
@@ -159,7 +163,7 @@ class NamesPublisher:
                     if error.lost is Lost.EXISTS:
                         self._taken.add(name)
                     raise
-        for name, before in was.items():
+        for name, before in stored.items():
             if name not in slices:
                 await self._cluster.delete(kind, before, unchanged=False)
                 self._slices.take(Deleted(name, before.namespace, before.uid))
@@ -194,7 +198,7 @@ class NamesPublisher:
                 self._events.tell(about, reason, sentence, warning=True)
 
     def _look(self) -> model.NamesWorld:
-        """Return all that is known now, and remember it: later changes may concern it."""
+        """Return all that is known now."""
         pods = dict(self._pods.values)
         holders, pod_ips = defaultdict[Address, set[str]](set), defaultdict[Address, set[str]](set)
         claimed, groups = defaultdict[Address, set[str]](set), defaultdict[str, list[Pod]](list)
@@ -213,48 +217,18 @@ class NamesPublisher:
         nodes = frozenset[Address]().union(*self._nodes.values.values(), *on_cards)
         blocks = {block.key: block for block in self._blocks.values.values()}
         pools, unread = tuple(self._pools.values.values()), bool(self._blocks.faults)
-        self._world = model.NamesWorld(
+        self._holders = holders
+        return model.NamesWorld(
             pods, groups, holders, pod_ips, reports, nodes, pools, blocks, claimed, unread
         )
-        return self._world
-
-    # What a change of an object is about.
-
-    def _touch(self, *services: str) -> None:
-        if services:
-            self._due.update(services)
-            self._changes.touch()
-
-    def _service_changed(
-        self, old: model.NamingService | None, new: model.NamingService | None
-    ) -> None:
-        if either := new or old:
-            self._touch(either.title)
-
-    def _slice_changed(
-        self, old: objects.StoredSlice | None, new: objects.StoredSlice | None
-    ) -> None:
-        if old == new:
-            return
-        if old:
-            self._of_service[objects.service_of(old)].pop(old.name, None)
-            self._touch(objects.service_of(old))
-        if new:
-            self._of_service[objects.service_of(new)][new.name] = new
-            self._touch(objects.service_of(new))
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Look at the Services of a pod's namespace; at all, if others have an address of it."""
-        either = new or old
-        if old == new or either is None:
-            return
-        of = [each for pod in (old, new) if pod for one in pod.interfaces for each in one.addresses]
-        ips = [each for pod in (old, new) if pod for each in pod.ips]
-        shared = any({*self._world.holders.get(each, ())} - {either.title} for each in (*of, *ips))
-        for service in tuple(self._services.values.values()) if of or shared else ():
-            if shared or service.namespace == either.namespace:
-                self._touch(service.title)
+        """Look again if a pod has RDMA interfaces, or an address that another one shows there."""
+        pods = [pod for pod in (old, new) if pod]
+        ips = {each for pod in pods for each in pod.ips}
+        if any(pod.interfaces for pod in pods) or not ips.isdisjoint(self._holders):
+            self._changed(old, new)
 
     def _changed(self, old: object, new: object) -> None:
         if old != new:
-            self._touch(*self._services.values)
+            self._changes.touch()
