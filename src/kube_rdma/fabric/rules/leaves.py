@@ -8,8 +8,9 @@ the nodes have that share its leaves: a node with one cable in the wrong leaf st
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
+from functools import cache
 from hashlib import sha256
 
 import msgspec
@@ -68,30 +69,22 @@ def blocks(ports: Mapping[str, Collection[str]]) -> Mapping[str, Leaves]:
 
     `ports` has the leaf of each port of a node; a node without any has no block.
     """
-    own = {node: Counter(leaves) for node, leaves in ports.items() if leaves}
-    nodes = Counter(map(frozenset, own.values()))
-    beside: dict[str, list[Leaves]] = {}
+    own = {node: frozenset(Counter(leaves).items()) for node, leaves in ports.items() if leaves}
+    nodes = Counter(frozenset(dict(count)) for count in own.values())
+    beside = defaultdict[str, list[Leaves]](list)
     for some, _ in nodes.most_common():
         for leaf in some:
-            beside.setdefault(leaf, []).append(some)
+            beside[leaf].append(some)
 
-    def follow(count: Counter[str]) -> Leaves:
-        while True:
-            leaves = frozenset(count)
-            near = {
-                other
-                for leaf in leaves
-                for other in (leaves, *beside[leaf][:_MOST_BESIDE])
-                if sum(count[one] for one in other) * 2 > count.total()
-            }
-            best = max(near, key=lambda some: (nodes[some], some == leaves, sorted(some)))
-            if nodes[best] == nodes[leaves]:
-                return leaves
-            count = Counter(best)
+    @cache
+    def block(count: frozenset[tuple[str, int]]) -> Leaves:
+        on = dict(count)
+        alone, half = frozenset(on), sum(on.values()) / 2
+        beyond = {some for leaf in on for some in beside[leaf][:_MOST_BESIDE]} | {alone}
+        near = [some for some in beyond if sum(on.get(leaf, 0) for leaf in some) > half]
+        return max(near, key=lambda some: (nodes[some], some == alone, sorted(some)))
 
-    alike = {node: tuple(sorted(count.items())) for node, count in own.items()}
-    found = {key: follow(Counter(dict(key))) for key in {*alike.values()}}
-    return {node: found[key] for node, key in alike.items()}
+    return {node: block(count) for node, count in own.items()}
 
 
 def wanted_labels(leaves: Mapping[str, str], block: Leaves | None, mode: str) -> Mapping[str, str]:

@@ -114,11 +114,6 @@ def test_blocks_do_not_depend_on_the_order_of_nodes(nodes):
     assert rules.blocks(nodes) == rules.blocks(dict(reversed(nodes.items())))
 
 
-def test_a_node_that_is_nearest_to_one_of_two_sets_follows_it_to_the_commoner_one():
-    nodes = {"a": "wxyz", "b": "xyzq", "c": "xyzq", **{f"d{n}": "yzqr" for n in range(3)}}
-    assert {*rules.blocks(nodes).values()} == {frozenset("yzqr")}
-
-
 # The change of a Node object.
 
 LABELS = rules.wanted_labels({"a/1": "leaf-1"}, frozenset({"leaf-1"}), "write-topograph")
