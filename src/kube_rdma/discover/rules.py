@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import combinations, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 from kube_base.frozen import replace
@@ -296,9 +296,9 @@ def _choice(
 
 
 def _selected(group: model.HardwareGroup, nodes: Sequence[model.SeenNode]) -> model.HardwareGroup:
-    """Return the group with labels that all of its nodes have, and no other node; the fewest.
+    """Return the group with the labels that all of its nodes have, if no other node has them all.
 
-    Without such labels it gets one that an administrator has to write.
+    Else it gets one that an administrator has to write.
     """
     names = frozenset(group.nodes)
     own = [node.labels for node in nodes if node.name in names]
@@ -308,10 +308,8 @@ def _selected(group: model.HardwareGroup, nodes: Sequence[model.SeenNode]) -> mo
         for key in _LABELS
         if own[0].get(key) and all(labels.get(key) == own[0][key] for labels in own)
     }
-    for count in range(1, len(common) + 1):
-        for keys in combinations(common, count):
-            if not any(all(one.get(key) == common[key] for key in keys) for one in others):
-                return replace(group, selector={key: common[key] for key in keys})
+    if common and not any(common.items() <= labels.items() for labels in others):
+        return replace(group, selector=common)
     return replace(group, selector={HARDWARE: group.name}, is_labelled=False)
 
 

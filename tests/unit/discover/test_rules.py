@@ -264,8 +264,8 @@ def test_nodes_are_selected_by_labels_that_a_card_cannot_take_away():
     ]
     selectors = [group.selector for group in proposal(nodes).groups]
     assert [*map(dict, selectors)] == [
-        {"kube-rdma.io/rate-gbps": "400"},
-        {"kube-rdma.io/rate-gbps": "100"},
+        {"kube-rdma.io/link-layer": "ethernet", "kube-rdma.io/rate-gbps": "400"},
+        {"kube-rdma.io/link-layer": "ethernet", "kube-rdma.io/rate-gbps": "100"},
     ]
     nodes[1] = replace(nodes[1], labels={**fast, "kube-rdma.io/ports": "2"})
     first, second = proposal(nodes).groups
