@@ -12,7 +12,6 @@ from html import escape
 from typing import TypeAlias
 
 from kube_base.natural import natural
-from kube_base.plain_text import ended
 from kube_rdma.lib import page
 from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.svg import BOLD, END, MIDDLE, PictureSize, Tone, heading, picture, text
@@ -32,16 +31,13 @@ def fabric_page(nodes: Sequence[NodeCables], told: Told, *, ports: bool = False)
     """Return the page of nodes and their leaves; with `ports` it has a row for each port."""
     head, rows = (_PORTS, _port_rows(nodes)) if ports else (_NODES, _node_rows(nodes, told))
     table = page.PageTable(head, page.marked(rows), cut=("LEAVES", "SWITCH PORT", "ACCEPTED"))
-    faults: list[page.Part] = []
-    for _, finding in told:
-        faults.append(page.titled(_ILL if finding.is_error else _ADVICE, finding))
-        faults.append(page.Sentence(f"    {ended(finding.problem)}", "    "))
-        faults.append(page.Sentence(f"    → {ended(finding.remedy)}", "      "))
+    faults = [
+        part for _, one in told for part in page.advised(_ILL if one.is_error else _ADVICE, one)
+    ]
     wrong = sum(finding.is_error for _, finding in told)
     heard = sum(len(node.heard) for node in nodes)
-    verdict = (
-        f"{page.counted(heard, 'card port')} of {sum(len(n.ports) for n in nodes)} hear a switch"
-    )
+    ports_of_all = sum(len(node.ports) for node in nodes)
+    verdict = f"{page.counted(heard, 'card port')} of {ports_of_all} hear a switch"
     verdict = f"{verdict}, {page.counted(wrong, 'problem')}."
     if not any(node.expected for node in nodes):
         verdict += " To be told of wrong cables: kube-rdma fabric accept."

@@ -295,6 +295,12 @@ def titled(mark: str, finding: Finding) -> Line:
     return Line(f"{mark} {finding.code}  {finding.subject}".rstrip(), state_of(mark))
 
 
+def advised(mark: str, finding: Finding) -> tuple[Part, ...]:
+    """Return the lines of a Finding: its title, the problem and the remedy."""
+    problem = Sentence(f"    {ended(finding.problem)}", "    ")
+    return titled(mark, finding), problem, Sentence(f"    → {ended(finding.remedy)}", "      ")
+
+
 def labelled(texts: Mapping[str, str]) -> Iterator[Sentence]:
     """Yield a sentence for each text, behind its label; the texts align."""
     widest = max(map(len, texts))

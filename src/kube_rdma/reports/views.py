@@ -16,7 +16,6 @@ from typing import TypeAlias
 
 from kube_base.frozen import Frozen
 from kube_base.natural import natural
-from kube_base.plain_text import ended
 from kube_rdma.lib import page
 from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.svg import BOLD, END, LETTER, MIDDLE, PictureSize, Tone, heading, picture, text
@@ -277,9 +276,7 @@ def _node_policy_rows(facts: model.ClusterFacts, marks: _Marks) -> Iterator[_Cel
 
 def _parts(finding: Finding, others: Sequence[str]) -> Iterator[page.Part]:
     """Yield a finding's title, problem and remedy, and the other objects that it applies to."""
-    yield page.titled(_mark(finding), finding)
-    yield page.Sentence(f"    {ended(finding.problem)}", "    ")
-    yield page.Sentence(f"    → {ended(finding.remedy)}", "      ")
+    yield from page.advised(_mark(finding), finding)
     yield from page.also(others)
 
 
