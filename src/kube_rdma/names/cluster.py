@@ -30,11 +30,7 @@ MOST_INTERFACES, MOST_ADDRESSES, MOST_PORTS = 64, 16, 100
 # Services.
 
 
-class _ServicePort(msgspec.Struct, rename="camel"):
-    port: int
-    name: str = ""
-    protocol: str = "TCP"
-    app_protocol: str | None = None
+class _ServicePort(model.SlicePort):
     target_port: int | str | None = None
 
 
