@@ -37,7 +37,7 @@ _LONGEST_NAME = 128
 
 
 class Announced(Frozen):
-    """The words of a switch port in one frame; they hold for `ttl` seconds, 0 ends them now."""
+    """The words of a switch port in one frame; they hold for `ttl` seconds."""
 
     neighbour: ReportedNeighbour
     ttl: int
@@ -45,17 +45,21 @@ class Announced(Frozen):
 
 @lru_cache(maxsize=16)  # a switch sends the same frame again and again
 def announced(frame: bytes) -> Announced | None:
-    """Return the words of an Ethernet frame; None if it has to be discarded (9.2.7.7)."""
+    """Return the words of an Ethernet frame; None if it has to be discarded (9.2.7.7).
+
+    A frame that ends LLDP on the port says nothing either: what was said is over in time.
+    """
     fields = _fields(frame[_HEAD:]) if frame[12:_HEAD] == _ETHERTYPE else None
     if fields is None or len(fields.get(_TTL, b"")) < 2:
         return None
     chassis = _identity(fields[_CHASSIS], _CHASSIS_MAC, _CHASSIS_ADDRESS)
     port = _identity(fields[_PORT], _PORT_MAC, _PORT_ADDRESS)
-    if not chassis or not port:
+    ttl = int.from_bytes(fields[_TTL][:2])
+    if not (chassis and port and ttl):
         return None
     name = _text(fields.get(_SYSTEM_NAME, b""))
     neighbour = ReportedNeighbour(name or chassis, port, chassis if name else "")
-    return Announced(neighbour, int.from_bytes(fields[_TTL][:2]))
+    return Announced(neighbour, ttl)
 
 
 def _fields(body: bytes) -> Mapping[int, bytes] | None:
@@ -105,7 +109,6 @@ class Unheard(StrEnum):
 
     WAITING = ""  # the next frame may still come
     SILENT = "no LLDP frame came to {interface} for {ttl} s{hint}"
-    ENDED = "the switch has ended LLDP on the port of {interface}"
     RESTLESS = (  # nothing is heard for a while
         "LLDP frames of {interface} contradict each other, or are too many: "
         "tcpdump -eni {interface} ether proto 0x88cc shows who sends them"
@@ -159,14 +162,11 @@ def heard(port: HeardPort, frame: Announced | None, now: float) -> HeardPort:
         return _restless(now)
     if frame is None:
         return port
-    ours = frame.neighbour == port.neighbour or _is_end(port, frame)
-    if not frame.ttl:
-        return _without(port, Unheard.ENDED, now) if ours else port
     ttl = min(frame.ttl, LONGEST_TTL)
     told = replace(port, ttl=ttl, until=now + ttl, neighbour=frame.neighbour, rival=None)
     if port.neighbour is None:
         return replace(told, unheard=Unheard.WAITING)
-    if ours:
+    if frame.neighbour == port.neighbour:
         return told if port.rival is None else _turned(told, now)
     if frame.neighbour == port.rival:
         return _turned(told, now)
@@ -178,19 +178,8 @@ def expired(port: HeardPort, now: float, hint: str = "") -> HeardPort:
     """Return a port at the end of its time `until`; `hint` says who else may take the frames."""
     if port.unheard is Unheard.RESTLESS:
         return listening(now)
-    return _without(replace(port, hint=hint), Unheard.SILENT, now)
-
-
-def _is_end(port: HeardPort, frame: Announced) -> bool:
-    """Return whether a frame ends the neighbour; it need not repeat the name."""
-    ours, theirs = port.neighbour, frame.neighbour
-    same = ours and (ours.chassis or ours.switch, ours.port)
-    return not frame.ttl and same == (theirs.chassis or theirs.switch, theirs.port)
-
-
-def _without(port: HeardPort, why: Unheard, now: float) -> HeardPort:
-    left = replace(port, until=inf, neighbour=None, rival=None, unheard=why)
-    return left if port.neighbour is None else _turned(left, now)
+    silent = replace(port, until=inf, neighbour=None, rival=None, unheard=Unheard.SILENT, hint=hint)
+    return silent if port.neighbour is None else _turned(silent, now)
 
 
 def _turned(port: HeardPort, now: float) -> HeardPort:
