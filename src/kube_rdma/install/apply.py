@@ -73,7 +73,6 @@ async def _seen(
     """
     found, made, owner = None, None, ""
     try:
-        await objects.require_rights(cluster, wanted)
         found = await objects.found(cluster, wanted)
         if found and not is_made_once(wanted):
             owner = others(found, release.name)

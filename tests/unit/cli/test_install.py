@@ -102,7 +102,7 @@ class World:
             for line in self.server.lines
             for one in line.requests
             if one.verb in ("create", "patch", "update", "delete")
-            if one.plural != "selfsubjectaccessreviews" and "dryRun" not in dict(one.query)
+            if "dryRun" not in dict(one.query)
         ]
 
 
@@ -236,23 +236,23 @@ def test_where_multus_has_defined_networks_its_definition_stays(world):
 
 
 def test_missing_rights_are_named_before_anything_is_written(world):
-    world.server.forbidden = {("patch", "daemonsets"), ("create", "clusterroles")}
+    world.server.forbidden = {("get", "daemonsets"), ("patch", "clusterroles")}
     error = world.refused()
-    assert "DaemonSet kube-rdma/kube-rdma-agent: you may not patch it." in error
-    assert "ClusterRole kube-rdma-view: you may not create it." in error
+    assert "DaemonSet kube-rdma/kube-rdma-agent: the API server forbids to get daemonsets" in error
+    assert "ClusterRole kube-rdma-view: the API server forbids to patch clusterroles" in error
     assert not world.writes
 
 
 def test_what_breaks_off_says_what_is_written_and_goes_on_later(world):
-    """A right that the review does not know of, such as one that RBAC's escalation check asks."""
-    world.server.escalating = {("patch", "kube-rdma/serviceaccounts")}
+    """A right in a namespace that is new: nobody can ask for it before."""
+    world.server.forbidden = {("patch", "kube-rdma/serviceaccounts")}
     error = world.refused()
     every = described().objects
     assert f" of {len(every)} objects are written, " in error
     assert "are not, from ServiceAccount kube-rdma/kube-rdma-agent on." in error
     assert "The same command again goes on." in error
     assert "the API server forbids to patch serviceaccounts kube-rdma/kube-rdma-agent" in error
-    world.server.escalating = set()
+    world.server.forbidden = set()
     world.run()
     assert world.made.keys() == set(map(title, every))
 
