@@ -140,8 +140,8 @@ async def test_a_node_that_lies_has_other_labels_alone(world):
 # Cables that are not as expected.
 
 SWAPPED = (
-    "node-1 mlx5_0 is in leaf-b swp2, where node-2 mlx5_1 belongs; "
-    "node-2 mlx5_1 is in leaf-a swp1, where node-1 mlx5_0 belongs"
+    "node-1 mlx5_0 is in leaf-b swp2, and belongs in leaf-a swp1; "
+    "node-2 mlx5_1 is in leaf-a swp1, and belongs in leaf-b swp2"
 )
 
 

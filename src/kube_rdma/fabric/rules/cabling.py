@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from shlex import quote
 from typing import TypeAlias
 
@@ -29,6 +28,7 @@ _REMEDIES = {
     Kind.UNKNOWN: "Take it out",
     Kind.SHARED_LEAF: "Give each card the leaf of its rail",
 }
+_NOBODY = "nobody accepted it"
 
 
 def cable_faults(cables: Iterable[NodeCables]) -> tuple[CableFault, ...]:
@@ -129,24 +129,12 @@ def cable_finding(fault: CableFault) -> Finding:
 
 def fault_text(fault: CableFault) -> str:
     """Return what is wrong with the cables of a fault, with both ends of each."""
-    ends = [f"{cable.node} {cable.card}" for cable in fault.cables]
-    is_in = [f"{end} is in {cable.seen}" for end, cable in zip(ends, fault.cables, strict=True)]
-    match fault.kind:
-        case Kind.SWAPPED:
-            owners = [following for _, following in pairwise((*ends, ends[0]))]
-            each = zip(is_in, owners, strict=True)
-            text = _joined([f"{place}, where {owner} belongs" for place, owner in each])
-        case Kind.LOST:
-            places = listed([str(cable.expected) for cable in fault.cables])
-            text = f"No switch is heard by {listed(ends)}; accepted: {places}"
-        case Kind.UNKNOWN:
-            text = _joined([f"{place}, and nobody accepted it" for place in is_in])
-        case Kind.SHARED_LEAF:
-            text = f"{listed(is_in)}: one leaf, of which other nodes have one card each"
-        case _:
-            each = zip(is_in, (str(cable.expected) for cable in fault.cables), strict=True)
-            text = _joined([f"{place}, and belongs in {right}" for place, right in each])
-    return plain(text)
+    seen = [f"is in {one.seen}" if one.seen else "hears no switch" for one in fault.cables]
+    texts = [f"{one.node} {one.card} {at}" for one, at in zip(fault.cables, seen, strict=True)]
+    if fault.kind is Kind.SHARED_LEAF:
+        return plain(f"{listed(texts)}: one leaf, of which other nodes have one card each")
+    right = [f"belongs in {one.expected}" if one.expected else _NOBODY for one in fault.cables]
+    return plain(_joined([", and ".join(each) for each in zip(texts, right, strict=True)]))
 
 
 def node_fault_texts(faults: Iterable[CableFault]) -> Mapping[str, str]:

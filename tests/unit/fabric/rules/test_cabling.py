@@ -116,7 +116,7 @@ def test_a_silent_port_is_a_lost_cable():
     fault = changed(4, None)
     assert fault.kind is Kind.LOST
     problem = cable_finding(fault).problem
-    assert problem == "No switch is heard by node-2 mlx5_1; accepted: leaf-1 swp2"
+    assert problem == "node-2 mlx5_1 hears no switch, and belongs in leaf-1 swp2"
 
 
 def test_a_node_that_hears_nothing_is_one_fault():
@@ -140,8 +140,8 @@ def test_two_cables_of_two_nodes_that_were_exchanged_are_told_to_both():
     fault = only(places, rails())
     assert fault.nodes == ("node-1", "node-2")
     text = (
-        "node-1 mlx5_0 is in leaf-1 swp2, where node-2 mlx5_1 belongs; "
-        "node-2 mlx5_1 is in leaf-0 swp1, where node-1 mlx5_0 belongs"
+        "node-1 mlx5_0 is in leaf-1 swp2, and belongs in leaf-0 swp1; "
+        "node-2 mlx5_1 is in leaf-0 swp1, and belongs in leaf-1 swp2"
     )
     assert cable_finding(fault).problem == text
     assert node_fault_texts([fault]) == {"node-1": text, "node-2": text}
