@@ -17,7 +17,7 @@ from kube_rdma.cli.recorded import sysfs_option
 if TYPE_CHECKING:
     from kube_client.objects import Cluster
     from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
-    from kube_rdma.model.discover import Installed, SeenNode
+    from kube_rdma.model.discover import Installed, RecordedPolicy, SeenNode
 
     _Nodes = tuple[tuple[SeenNode, ...], tuple[str, ...]]  # and the names of those without a report
 
@@ -102,19 +102,16 @@ def _read(
     from kube_rdma.cli.config import read_documents
     from kube_rdma.discover import cluster as objects
     from kube_rdma.discover.written import recorded_node, written_installation
-    from kube_rdma.model.discover import Installed
 
-    async def asked(api: Cluster) -> tuple[_Nodes, Installed]:
-        nodes = seen if sysfs else await objects.seen_nodes(api)
-        there = await objects.installed_policies(api) if _CLUSTER in against else Installed(())
-        return nodes, there
+    async def asked(api: Cluster) -> tuple[_Nodes, tuple[RecordedPolicy, ...]]:
+        nodes = recorded if sysfs else await objects.seen_nodes(api)
+        return nodes, await objects.recorded_policies(api) if _CLUSTER in against else ()
 
     files = [name for name in against if name != _CLUSTER]
-    documents = [document for name in files for document in read_documents(name)]
-    installed = written_installation(documents)
-    seen: _Nodes = tuple(map(recorded_node, sysfs)), ()
-    if not sysfs or _CLUSTER in against:
-        nodes, there = cluster.ask(asked, opener, "Reading the cluster.")
-        seen = seen if sysfs else nodes
-        installed = replace(installed, policies=(*installed.policies, *there.policies))
-    return *seen, installed if against else None
+    installed = written_installation([one for name in files for one in read_documents(name)])
+    recorded: _Nodes = tuple(map(recorded_node, sysfs)), ()
+    if sysfs and _CLUSTER not in against:
+        return *recorded, installed if against else None
+    nodes, policies = cluster.ask(asked, opener, "Reading the cluster.")
+    installed = replace(installed, policies=(*installed.policies, *policies))
+    return *nodes, installed if against else None

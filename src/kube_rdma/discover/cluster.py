@@ -8,7 +8,7 @@ from kube_base.errors import Refused
 from kube_base.foreign_json import Undecodable, decoded
 from kube_client.objects import Cluster
 from kube_rdma.model.admission import USUAL
-from kube_rdma.model.discover import Hardware, Installed, RecordedPolicy, SeenNode
+from kube_rdma.model.discover import Hardware, RecordedPolicy, SeenNode
 from kube_rdma.model.pools import HARDWARE
 from kube_rdma.reports import cluster as objects
 
@@ -31,14 +31,14 @@ async def seen_nodes(cluster: Cluster) -> tuple[tuple[SeenNode, ...], tuple[str,
     return tuple(seen), tuple(node.name for node in nodes if node.name not in reports)
 
 
-async def installed_policies(cluster: Cluster) -> Installed:
-    """Return the cluster's NodePolicies that record hardware; values of Helm are not read."""
+async def recorded_policies(cluster: Cluster) -> tuple[RecordedPolicy, ...]:
+    """Return the cluster's NodePolicies that record hardware."""
     policies = []
     for stored in await cluster.list(objects.NODE_POLICY_STATUS):
         policy = objects.seen_policy(stored).policy
         selector = dict(policy.selector) if policy else {}
         policies.append(recorded_policy(stored.name, selector, dict(stored.annotations)))
-    return Installed(tuple(filter(None, policies)))
+    return tuple(filter(None, policies))
 
 
 def recorded_policy(
