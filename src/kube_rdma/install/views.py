@@ -9,16 +9,7 @@ from typing import Any
 
 import yaml
 
-from kube_rdma.lib.page import (
-    Page,
-    PageRow,
-    PageState,
-    PageTable,
-    Sentence,
-    counted,
-    not_seen,
-    sentences,
-)
+from kube_rdma.lib import page
 from kube_rdma.model.install import Act, InstallPlan
 
 _WIDTH = 100
@@ -50,7 +41,7 @@ def manifests(objects: Iterable[dict[str, Any]]) -> str:
 _HEAD = ("KIND", *(act.upper() for act in Act))
 
 
-def plan_page(plan: InstallPlan, *, is_done: bool = False) -> Page:
+def plan_page(plan: InstallPlan, *, is_done: bool = False) -> page.Page:
     """Return the page of an installation: what is or would be written, and what to know first."""
     release, count = plan.sight.release, len(plan.sight.nodes)
     said = "Installed" if is_done else "Nothing was changed yet"
@@ -62,16 +53,17 @@ def plan_page(plan: InstallPlan, *, is_done: bool = False) -> Page:
     has = f"{has or 'no policies'}{lacks and f'; it lacks {lacks}'}"
     facts = [f"✓ Kubernetes {plan.sight.version} has {has}."]
     if release.chosen:
-        facts.append(f"✓ {plan.served} of {counted(count, 'node')} get an agent.")
+        facts.append(f"✓ {plan.served} of {page.counted(count, 'node')} get an agent.")
+    healthy = (page.Sentence(fact, "  ", page.PageState.HEALTHY) for fact in facts)
     acts = Counter((one["kind"], act) for act, one in plan.acts)
     rows = tuple(
-        PageRow((kind, *(str(acts[kind, act] or "-") for act in Act)))
+        page.PageRow((kind, *(str(acts[kind, act] or "-") for act in Act)))
         for kind in dict.fromkeys(kind for kind, _ in acts)
     )
     return (
-        (Sentence(f"{said if plan.wanted else 'Nothing to change'}: {where}."),),
-        () if is_done else tuple(Sentence(fact, "  ", PageState.HEALTHY) for fact in facts),
-        (PageTable(_HEAD, rows, right=(1, 2, 3), ranked=True),) if plan.wanted else (),
-        tuple(sentences(plan.findings)),
-        tuple(not_seen(plan.sight.not_seen, "read")),
+        (page.Sentence(f"{said if plan.wanted else 'Nothing to change'}: {where}."),),
+        () if is_done else tuple(healthy),
+        (page.PageTable(_HEAD, rows, right=(1, 2, 3), ranked=True),) if plan.wanted else (),
+        tuple(page.sentences(plan.findings)),
+        tuple(page.not_seen(plan.sight.not_seen, "read")),
     )
