@@ -111,14 +111,13 @@ def fabric_svg(nodes: Sequence[NodeCables], told: Told, title: str) -> str:
     wrong = {(cable.node, cable.seen.switch) for cable in faulty if cable.seen}
     missing = {(c.node, c.expected.switch) for c in faulty if c.expected} - wrong
     of_node = {n.node: [at.switch for at in (n.places or n.heard).values()] for n in nodes}
-    every = {at.switch for n in nodes for at in (*n.heard.values(), *n.places.values())}
-    leaves = sorted(every, key=natural)
+    every = (at.switch for n in nodes for at in (*n.heard.values(), *n.places.values()))
+    leaves = sorted({*every}, key=natural)
     rows = sorted(nodes, key=lambda n: min(map(natural, of_node[n.node]), default=()))
     left = _MARGIN + _LETTER * max((len(_short(one.node)) for one in nodes), default=0) + 16
     top = _TOP + _LETTER * max((len(_short(leaf)) for leaf in leaves), default=0) + 12
     right, bottom = left + _COLUMN * len(leaves), top + _ROW * len(rows)
-    head = f"{page.counted(len(nodes), 'node')}, {page.counted(len(leaves), 'switch')}"
-    head = f"{head.replace('switchs', 'switches')}. A number counts cables."
+    head = f"Nodes: {len(nodes)}. Switches: {len(leaves)}. A number counts cables."
     parts = [heading(_MARGIN, title), text(_MARGIN, 50, head, "faint")]
     columns = {leaf: left + number * _COLUMN + _COLUMN // 2 for number, leaf in enumerate(leaves)}
     for leaf, x in columns.items():
