@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from ipaddress import IPv6Address
+from itertools import chain, count
 
 from kube_base.errors import Refused
-from kube_base.frozen import Frozen, replace
+from kube_base.frozen import Frozen
 from kube_rdma.lib.label_selector import LabelTerm, label_terms
 from kube_rdma.model import names as model
 from kube_rdma.model.ipam import BLOCK_ADDRESSES, Address, BlockKey, Family
@@ -233,17 +234,12 @@ def sliced(
         own = [name for name, spec in before.items() if spec.address_type == family.title]
         own.sort(key=lambda name: (tuple(kept[name]) == before[name].endpoints, -len(kept[name])))
         prefix = f"{service.name}-rdma-{service.uid[:8]}-{family.title.lower()}"
-        fresh = (
-            name
-            for n in range(len(new) + len(before) + len(taken) + 1)
-            if (name := f"{prefix}-{n}") not in before and name not in taken
-        )
-        for name in own:
-            room = max(0, SLICE_ENDPOINTS - len(kept[name]))
-            endpoints, new = (*kept[name], *new[:room]), new[room:]
+        free = (f"{prefix}-{n}" for n in count())
+        for name in chain(own, (one for one in free if one not in before and one not in taken)):
+            room = max(0, SLICE_ENDPOINTS - len(kept.get(name, ())))
+            endpoints, new = (*kept.get(name, ()), *new[:room]), new[room:]
             if endpoints:
-                after[name] = replace(before[name], endpoints=endpoints, ports=service.ports)
-        for start in range(0, len(new), SLICE_ENDPOINTS):
-            part = tuple(new[start : start + SLICE_ENDPOINTS])
-            after[next(fresh)] = model.EndpointSliceSpec(family.title, part, service.ports)
+                after[name] = model.EndpointSliceSpec(family.title, endpoints, service.ports)
+            elif name not in before:
+                break
     return after
