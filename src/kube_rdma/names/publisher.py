@@ -3,10 +3,9 @@
     watches: Services, pods, reports, blocks, claims ─► a look at all of them ─► names/rules ─►
       EndpointSlices where they differ ─► DNS
 
-A part of the controller, done by the copy that leads. While no Service asks, it watches Services
-and its own slices alone. Level-triggered: a look at an unchanged cluster writes nothing. While one
-of the watches is interrupted it writes nothing either. A Service that it cannot handle stops no
-other (adapters/bulkhead).
+A part of the controller, done by the copy that leads. Level-triggered: a look at an unchanged
+cluster writes nothing. While one of the watches is interrupted it writes nothing either. A Service
+that it cannot handle stops no other (adapters/bulkhead).
 """
 
 from __future__ import annotations
@@ -67,32 +66,26 @@ class NamesPublisher:
             objects.ADDRESSED_CLAIM, objects.claim_addresses, self._changed, optional=True
         )
         self._networks = Mirror(DEFINITION, lambda stored: stored.name, optional=True)
+        self._needed: tuple[Mirror[Any], ...] = (
+            *(self._services, self._slices, self._pods, self._cards),
+            *(self._nodes, self._pools, self._blocks),
+        )
         self._walls, self._notices = ObjectWalls("Service"), Notices()
         self._holders: Mapping[Address, Collection[str]] = {}  # as in NamesWorld, at the last look
         self._taken: set[str] = set()  # names of slices that are not ours
 
-    @property
-    def _facts(self) -> tuple[Mirror[Any], ...]:
-        """Return the mirrors without which nothing is known of addresses."""
-        return self._pods, self._cards, self._nodes, self._pools, self._blocks
-
     async def run(self) -> None:
         """Write slices at every change until cancelled; wait for an absent API server."""
-        optional, failures, follows = (self._claims, self._networks), 0, False
+        mirrors, failures = (*self._needed, self._claims, self._networks), 0
         async with asyncio.TaskGroup() as tasks:
-            await follow_all(tasks, self._cluster, full_jitter, self._services, self._slices)
+            await follow_all(tasks, self._cluster, full_jitter, *mirrors)
             while True:
-                if self._services.values and not follows:
-                    mirrors = (*self._facts, *optional)
-                    await follow_all(tasks, self._cluster, full_jitter, *mirrors)
-                    follows = True
                 failures = 0 if await self.round() else failures + 1
                 await self._changes.wait(full_jitter(failures) if failures else None)
 
     async def round(self) -> bool:
         """Write the slices of all Services where they differ; return False to repeat."""
-        mirrors: tuple[Mirror[Any], ...] = (self._services, self._slices, *self._facts)
-        if any(mirror.trouble for mirror in mirrors):
+        if any(mirror.trouble for mirror in self._needed):
             return False
         world, services, is_done = self._look(), dict(self._services.values), True
         slices = defaultdict[str, dict[str, objects.StoredSlice]](dict)

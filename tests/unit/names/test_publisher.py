@@ -43,14 +43,6 @@ async def test_a_pod_has_its_rail_address_under_its_hostname(world):
     assert endpoint["targetRef"]["kind"] == "Pod"
 
 
-async def test_nothing_of_pods_is_watched_until_a_service_asks(world):
-    async with world.publishing():
-        await until(lambda: world.line.watching == 2)
-        assert {r.plural for r in world.line.requests} == {"services", "endpointslices"}
-        world.service()
-        await until(lambda: any(r.plural == "pods" for r in world.line.requests))
-
-
 async def test_a_dead_card_is_not_ready_within_half_a_second_of_its_report(world):
     world.service()
     world.pod("pod-0", "10.0.0.5", interface("10.0.1.5", card=OTHER_CARD))
@@ -145,7 +137,6 @@ async def test_slices_go_when_a_service_asks_no_more(world):
     world.put(SERVICE, "trainer", "default", spec={"clusterIP": "None"})
     async with world.publishing():
         await until(lambda: not world.names())
-    assert {r.plural for r in world.line.requests} == {"services", "endpointslices"}
 
 
 async def test_a_network_that_is_not_there_is_named_once(world):
