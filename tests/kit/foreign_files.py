@@ -20,6 +20,7 @@ from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
 from kube_rdma.adapters.cni import plugins
 from kube_rdma.adapters.cni.plugins import ProcessOutcome
 from kube_rdma.adapters.files import bundle
+from kube_rdma.adapters.files.neighbours import read_neighbours
 from kube_rdma.adapters.kernel import link_view
 from kube_rdma.adapters.kubelet import folders
 from kube_rdma.adapters.kubelet.folders import DeviceCheckpoint
@@ -285,6 +286,10 @@ FILE_PARSERS: Mapping[str, tuple[object, Parser]] = {
         lambda data: bundle.silent(data, "cluster.tar.gz"),
     ),
     "record of the kubelet": (CHECKPOINT, _checkpoint),
+    "neighbours of ports": (
+        {"mlx5_0/1": "leaf-1 Ethernet1/1"},
+        lambda data: read_neighbours(as_file(data, "neighbours")),
+    ),
     "pools of a network": (MACVLAN, lambda data: named_pools(as_text(data))),
     "recorded routes": (ROUTES, _recorded),
     "earlier run": (EARLIER, _earlier),
