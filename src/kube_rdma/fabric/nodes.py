@@ -117,7 +117,8 @@ class FabricNodes:
             for name, cables in seen.items()
             if name in nodes
         }
-        blocks = rules.blocks({name: tuple(leaves.values()) for name, leaves in ports.items()})
+        meant = {name: {**on, **rules.accepted_leaves(seen[name])} for name, on in ports.items()}
+        blocks = rules.blocks({name: tuple(leaves.values()) for name, leaves in meant.items()})
         for name, leaves in ports.items():
             told = cut(faults.get(name, ""))
             if name in self._since:  # while its cables change, for the others may follow

@@ -32,6 +32,19 @@ async def test_nodes_of_common_leaves_have_common_labels(world):
     assert (world.label("node-5"), world.label("node-5", BLOCK)) == ("leaf-c", "leaf-c")
 
 
+async def test_accepted_cables_decide_the_block_while_some_are_swapped():
+    """Else two of four nodes with swapped cables would be alike, and all four one block."""
+    small, leaves = FabricWorld(), {"node-1": "a", "node-2": "a", "node-3": "b", "node-4": "b"}
+    for n, (name, leaf) in enumerate(leaves.items()):
+        small.report(name, f"{leaf} swp{2 * n}", f"{leaf} swp{2 * n + 1}")
+        small.expect(name, f"{leaf} swp{2 * n}", f"{leaf} swp{2 * n + 1}")
+    small.report("node-2", "b swp4", "a swp3")
+    small.report("node-3", "a swp2", "b swp5")
+    async with small.running():
+        await until(lambda: [small.label(name) for name in leaves] == ["a", "a__b", "a__b", "b"])
+        assert {name: small.label(name, BLOCK) for name in leaves} == leaves
+
+
 async def test_a_label_of_another_project_is_written_and_goes_again(world):
     async with world.running("write-ack"):
         await until(lambda: world.label("node-4", ACK) == "leaf-a__leaf-b")

@@ -64,6 +64,11 @@ def leaves_by_port(cables: NodeCables, remembered: Mapping[str, str]) -> Mapping
     return dict(sorted({**kept, **heard}.items())[:_MOST_PORTS])
 
 
+def accepted_leaves(cables: NodeCables) -> Mapping[str, str]:
+    """Return the leaf where an administrator expects each port of a node, by "card/number"."""
+    return {f"{card}/{number}": at.switch for (card, number), at in cables.places.items()}
+
+
 def blocks(ports: Mapping[str, Collection[str]]) -> Mapping[str, Leaves]:
     """Return the block of each node: the commonest leaves that have more than half of its ports.
 
