@@ -29,6 +29,7 @@ def request(verb, kind, name="", body=None, *, part="", namespace=""):
     """What an agent writes, by the kind's plural."""
     group, version = {
         "pods": ("", "v1"),
+        "bindings": ("", "v1"),
         "nodes": ("", "v1"),
         "leases": ("coordination.k8s.io", "v1"),
         "resourceslices": ("resource.k8s.io", "v1"),

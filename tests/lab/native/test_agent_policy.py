@@ -661,7 +661,8 @@ async def test_a_pod_with_as_much_as_fits_is_told_of_its_networks(lab, agents):
 # What an agent says of a pod's networks, which nobody else may.
 
 ONLY_AGENTS = "Only the agent of a pod's node writes"
-ELSEWHERE, TENANT = "kube-rdma-elsewhere", "kube-rdma-tenant"
+TENANT = "tenant"
+SPACES = {"agent elsewhere": "elsewhere", "deployer": "deploys", "tenant": TENANT}
 NOTE = {TOLD_OF: '[{"ips": ["10.90.0.66"]}]'}
 BIND = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": OWN}}
 
@@ -670,19 +671,22 @@ BIND = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name"
 def writers(lab, config_of, tmp_path_factory):
     """Kubeconfigs by who writes, once the policy is in force: each at a pod on the first node.
 
-    The admin; an agent of an installation in another namespace, with its rights; a pod of a tenant
-    that may do anything in its namespace; and an agent on the other node.
+    The admin; an agent of an installation in another namespace, with its rights; a controller that
+    deploys what tenants write, with all rights; a pod of a tenant that may do anything in its
+    namespace; and an agent on the other node.
     """
-    for space in (ELSEWHERE, TENANT):
+    for space in SPACES.values():
         cluster.kubectl(lab, "create", "namespace", space)
         cluster.kubectl(lab, "create", "serviceaccount", "writer", "-n", space)
         pod = sleeping_pod("writes", namespace=space, nodeName=OWN, serviceAccountName="writer")
         cluster.apply(lab, pod)
-    of_agents, all_rights = f"--clusterrole={SPACE}-agent", "--clusterrole=cluster-admin"
-    account = f"--serviceaccount={ELSEWHERE}:writer"
-    cluster.kubectl(lab, "create", "clusterrolebinding", ELSEWHERE, of_agents, account)
-    account = f"--serviceaccount={TENANT}:writer"
-    cluster.kubectl(lab, "create", "rolebinding", "writer", "-n", TENANT, all_rights, account)
+    for who, kind, role in (
+        ("agent elsewhere", "clusterrolebinding", f"{SPACE}-agent"),
+        ("deployer", "clusterrolebinding", "cluster-admin"),
+        ("tenant", "rolebinding", "cluster-admin"),
+    ):
+        to = (f"--clusterrole={role}", f"--serviceaccount={SPACES[who]}:writer")
+        cluster.kubectl(lab, "create", kind, SPACES[who], "-n", SPACES[who], *to)
     told = sleeping_pod("told", namespace=TENANT, nodeName=OWN)
     told["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1m"}}
     cluster.apply(lab, told)
@@ -702,11 +706,11 @@ def writers(lab, config_of, tmp_path_factory):
         "agent of the other node": config_of(OTHER),
         **{
             who: cluster_users.of_pod(lab, "writes", space, tmp_path_factory.mktemp("token"))
-            for who, space in (("agent elsewhere", ELSEWHERE), ("tenant", TENANT))
+            for who, space in SPACES.items()
         },
     }
-    cluster.kubectl(lab, "delete", "clusterrolebinding", ELSEWHERE)
-    cluster.kubectl(lab, "delete", "namespace", ELSEWHERE, TENANT)
+    cluster.kubectl(lab, "delete", "clusterrolebinding", "elsewhere", "deploys")
+    cluster.kubectl(lab, "delete", "namespace", *SPACES.values())
 
 
 async def write(writers, who, written):
@@ -742,10 +746,10 @@ async def test_nobody_else_says_what_a_pod_got(writers, who, before):
                 await write(writers, who, noted(text, part))
 
 
-@pytest.mark.parametrize("who", ["admin", "tenant"])
+@pytest.mark.parametrize("who", ["admin", "deployer", "tenant"])
 async def test_nobody_makes_a_pod_that_was_told_already(writers, who):
     """Not the pod itself, nor by a Binding, whose annotations the API server gives to the pod."""
-    made = sleeping_pod("new", namespace=TENANT, annotations=NOTE)
+    made = sleeping_pod("new", namespace=TENANT, annotations=NOTE, nodeName=OWN)
     bound = {**BIND, "metadata": {"name": "told", "annotations": NOTE}}
     for written in (
         request("create", "pods", body=made, namespace=TENANT),
