@@ -1,11 +1,11 @@
-"""The networks that a pod asks for, by either of two annotations or by its claims.
+"""Decides which networks a pod asks for, by either of two annotations or by its claims.
 
-The one place that knows both annotations, for the agent (attach/calls) and for `kube-rdma explain`
-(explain/networks), which look networks up in different places. In k8s.v1.cni.cncf.io/networks a
-name is that of a NetworkAttachmentDefinition. In the other (attach/documents/pod_networks) a name
-stands for a CNI configuration of the node, else for a definition in the pod's namespace or in
-kube-system. Without either it may be the network that kube-rdma has by itself. Where agents keep
-networks to their namespaces, no pod reaches a configuration of the node but by a definition.
+The agent (attach/calls) and `kube-rdma explain` (explain/networks) use it, and look networks up in
+different places. In k8s.v1.cni.cncf.io/networks a name is that of a NetworkAttachmentDefinition. In
+k8s.volcengine.com/pod-networks a name stands for a CNI configuration of the node, else for a
+definition in the pod's namespace or in kube-system. Without either it may be the network that
+kube-rdma has by itself. Where agents keep networks to their namespaces, no pod reaches a
+configuration of the node but by a definition.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class NamedNetworks(Protocol):
     ) -> NetworkDefinition | None:
         """Return a NetworkAttachmentDefinition, if it exists; raise Refused for its faults.
 
-        `resource` is what the network is for where its document does not say so.
+        `resource` is what the network is for where its document does not say so. Raise NotInstalled
+        if the API server does not have the kind.
         """
 
     async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
@@ -111,8 +112,8 @@ async def meant(
     """Return the entries with their network's namespace, and the networks by namespace/name.
 
     `global_namespaces` are the namespaces whose networks pods of all others may name; None: of any.
-    Raise Refused for networks of others, faults of the documents and entries whose network is
-    nowhere.
+    Raise Refused for networks of others, faults of the documents, and blocks of pod-networks whose
+    network is nowhere. NetworkAttachmentDefinitions that do not exist are left out.
     """
     if asked.annotation == POD_NETWORKS:
         asks, by_name = await _by_name(asked.asks, node, apart=global_namespaces is not None)

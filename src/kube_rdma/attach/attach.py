@@ -6,8 +6,8 @@
 attach/rules/procedure has the order of the rules; here they get their facts. Three endpoints lead
 here (attach/calls): the runtime for all networks of a pod, a meta-plugin for one interface, and
 another plugin for addresses alone. What was made is recorded by container and interface. If
-anything fails after something was taken, all is given back. The answer is then one sentence, which
-the kubelet shows in the pod's event before it tries again.
+anything fails after something was taken, it is given back; what cannot be now stays recorded. The
+answer is then the error, which the kubelet shows in the pod's event before it tries again.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ log = structlog.get_logger()
 _FAILED = {True: "network attachment failed", False: "address request failed"}
 
 
-# What a call keeps to itself while it runs: its sandbox, GUIDs and addresses that claims ask for.
+# What a call keeps to itself while it runs: its sandbox, GUIDs, and MACs and addresses of claims.
 
 
 class _SandboxLock(Struct, weakref=True):
@@ -211,7 +211,7 @@ class RepeatedAdd(Enum):
 
     ANSWERED = auto()  # success, if the record is complete; else the attachment is made anew
     ANEW = auto()  # the attachment is removed and made anew
-    KEPT = auto()  # the record stays, and the addresses in it are given again
+    KEPT = auto()  # the record stays, and the container's addresses are given again
 
 
 class RequestedNetworks(Frozen):
@@ -311,7 +311,7 @@ class AttachPipeline:
     async def add(self, call: Call, endpoint: CniEndpoint) -> CniResult:
         """Make the networks that a call asks for, and answer it.
 
-        If anything fails, undo all and raise the error.
+        If anything fails, undo what was done and raise the error; a failed undo is only logged.
         """
         async with self._sandboxes.taken(call.container, within=endpoint.is_within):
             request = await endpoint.request(call)
@@ -357,7 +357,9 @@ class AttachPipeline:
         return False
 
     async def _decide(self, request: AttachRequest) -> AttachDecision | None:
-        """Decide cards, links and pools for a request; reserve GUIDs, and addresses of claims.
+        """Decide cards, links and pools for a request; reserve GUIDs, MACs and addresses.
+
+        MACs and addresses are only reserved for claims; pools give each address once.
 
         Return None for a request for addresses alone. Raise Refused if a rule refuses the request,
         Unavailable if a fact cannot be read now.
@@ -526,7 +528,7 @@ class AttachPipeline:
     async def delete(self, call: Call, key: AttachmentKey, *, within: bool = False) -> CniResult:
         """Answer DEL: remove the attachment.
 
-        A missing card does not hold up the pod: the rounds of repair.py try again.
+        A missing card does not hold up the pod: the rounds of repair.py or `sweep` try again.
         """
         try:
             with self._needs.stopwatch.timed(families.ATTACH, "delete"):
@@ -562,7 +564,7 @@ class AttachPipeline:
                 await self._end_left(key, attachment.sandbox)
 
     async def sweep(self) -> None:
-        """Remove interfaces of pods that are gone: a caller that lost its state sends no DEL.
+        """Remove single interfaces of pods that are gone: a caller without its state sends no DEL.
 
         What the runtime called for is compared with its sandboxes by repair.py.
         """
@@ -585,8 +587,8 @@ class AttachPipeline:
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
         """Free the addresses of sandboxes that are gone.
 
-        `living` are the runtime's sandboxes, listed after the time `since`. The sandbox of an
-        unfinished ADD is not among them yet, but in the journal.
+        `living` are the runtime's sandboxes; addresses given after the time `since` stay. The
+        sandbox of an unfinished ADD may be missing there, but is in the journal.
         """
         recorded = {key.container for key in self._attachments.keys}
         await self._needs.giver.collect(living | recorded, since)

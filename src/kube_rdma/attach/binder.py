@@ -81,7 +81,7 @@ class BinderDependencies(Frozen):
 class Binder(LateBinding):
     """Late binding on one node: it binds a pod's promised shares to the devices made for it.
 
-    One call at a time changes anything.
+    One call at a time changes promises and bindings.
     """
 
     def __init__(self, needs: BinderDependencies) -> None:
@@ -180,8 +180,9 @@ class Binder(LateBinding):
         """Bind all promises of a pod in this sandbox, at CNI ADD; return them.
 
         `edits` has by share what was made for the pod; other shares get the device nodes of their
-        cards. `annotations` are the pod's. `holdings` are all that it holds; None: the kubelet is
-        asked. Raise Refused while another pod has a share, Unavailable if kubelet or disk fail.
+        cards. `annotations` are the pod's, `holdings` are all that it holds. The kubelet is asked
+        if these are None or do not suffice. Raise Refused while another pod has a share or an owned
+        card. Raise Unavailable if kubelet, runtime or disk fail, or a resource is not advertised.
         """
         async with self._lock:
             if not self._promises:
@@ -265,7 +266,7 @@ class Binder(LateBinding):
     async def forget(self) -> None:
         """Remove outdated promises, bindings and files.
 
-        Raise Unavailable without kubelet or disk.
+        Raise Unavailable if kubelet, runtime or disk fail.
         """
         async with self._lock:
             await self._early.renew()
@@ -335,8 +336,8 @@ class Binder(LateBinding):
         """Return the container's device nodes, and the devices in its settings files.
 
         The nodes are those of what its networks made, else those of the promised cards. The devices
-        are all that its container holds, whatever the resource. Raise Unavailable if the resource
-        is not advertised now.
+        are all that its container holds, whatever the resource; none if the pod's annotation says
+        so. Raise Unavailable if the resource is not advertised now.
         """
         made = [edits[held].char_paths for held in promise.held if held in edits]
         pool = self._pools.get(promise.resource)

@@ -1,11 +1,11 @@
 """The endpoints of CNI calls: one socket, three kinds of callers, and the router to them.
 
-The runtime calls the agent behind the cluster's own plugin, once for all networks that a pod's
-annotation names (SandboxNetworks). Interfaces are reported to the pod, by its annotations, and not
-to the runtime. Its result is that of the cluster's network, as the earlier plugins made it. The
-runtime also sends GC and STATUS, and repair.py makes late ADDs. A meta-plugin calls for one network
-and gets its whole result (DelegatedNetworks). Other CNI plugins ask for addresses of interfaces
-that they make (PluginAddresses, by the name kube-rdma-ipam).
+The runtime calls the agent behind the cluster's own plugin, once for all networks that a pod asks
+for (SandboxNetworks). Interfaces are reported to the pod, by its annotations, and not to the
+runtime. Its result is that of the cluster's network, as the earlier plugins made it. The runtime
+also sends GC and STATUS, and repair.py makes late ADDs. A meta-plugin calls for one network and
+gets its whole result (DelegatedNetworks). Other CNI plugins ask for addresses of interfaces that
+they make (PluginAddresses, by the name kube-rdma-ipam).
 """
 
 from __future__ import annotations
@@ -167,10 +167,10 @@ class SandboxNetworks(_Endpoint):
         await self._pipeline.collect(living, since)
 
     async def _gc(self, call: Call) -> None:
-        """Answer GC: remove attachments that the runtime does not list; one failure stops no other.
+        """Answer GC: remove whole pods' attachments whose sandbox the runtime does not list.
 
-        An attachment without an answered ADD may be in progress. If it is not, the agent removes it
-        at its next start (AttachPipeline.recover).
+        One failure stops no other. An attachment without an answered ADD may be in progress. If it
+        is not, the agent removes it at its next start (AttachPipeline.recover).
         """
         since = self.now()
         living = frozenset(one.container for one in call.valid)
@@ -188,7 +188,7 @@ class SandboxNetworks(_Endpoint):
             raise failed[0]
 
     async def _status(self, call: Call) -> None:
-        """Answer STATUS: raise Broken while nothing can be attached.
+        """Answer STATUS: raise KubeError while IPAM can give no addresses, or has lost some.
 
         A call by kube-rdma's entry in the cluster's own conflist gets no error, for that would make
         the node NotReady for all pods.
@@ -225,8 +225,8 @@ async def _asked(
 async def _refuse_replaced(pod: PodState, cluster: str, node: NodeView) -> None:
     """Raise Refused for a pod that wants another network in place of the cluster's.
 
-    Multus reads this annotation, looks for a lone name in its own namespace, and calls that network
-    first. Behind the cluster's network it can only be obeyed where it names this very one.
+    Multus reads v1.multus-cni.io/default-network, looks for a lone name in its own namespace, and
+    calls that network first. Behind the cluster's network only this very one can be named.
     """
     from kube_rdma.attach.documents import networks
 
@@ -247,7 +247,8 @@ async def _refuse_replaced(pod: PodState, cluster: str, node: NodeView) -> None:
 async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NodeView) -> bool:
     """Return whether an entry means the cluster's network of this name.
 
-    A document does so by an empty text, or with the name and the plugin of that configuration.
+    Without a document, the entry has to name it in kube-system. A document does so by its own name
+    if it is empty, else with the name and the plugin of that configuration.
     """
     from kube_rdma.attach.documents.cni_conf import network_name, plugin_type
 
@@ -373,7 +374,7 @@ async def origin(call: Call, pod: PodState, node: NodeView) -> Origin:
 
 
 async def _of_definition(call: Call, asks: Sequence[NetworkAsk], node: NodeView) -> Origin | None:
-    """Return the network whose configuration has the call's name; None without one.
+    """Return the network whose definition or configuration has the call's name; None without one.
 
     The interface alone does not identify it, as a caller may number networks of its own before
     those of the annotation. A deleted document has no name, so there the interface decides.
@@ -461,7 +462,10 @@ class PluginAddresses(_Endpoint):
         )
 
     async def _check(self, call: Call) -> None:
-        """Raise Broken for faults of addresses: the node's for STATUS, a container's for CHECK."""
+        """Raise Broken for lost addresses: any of the node for STATUS, the container's for CHECK.
+
+        Raise KubeError while the node can give none.
+        """
         problems = [str(one) for one in await self._needs.giver.check()]
         if call.verb is Verb.CHECK:
             problems = [one for one in problems if call.container in one]

@@ -186,7 +186,7 @@ class SandboxRepair:
             await request_restart(self._needs.restart, pod, None)
 
     async def _attach(self, sandbox: PodSandbox, pod: PodState) -> None:
-        """Make the networks of a running pod whose ADD never came."""
+        """Make the networks of a pod whose ADD never came; raise KubeError if that fails."""
         if why := self._needs.refused(pod):
             raise why
         path = await self._needs.netns(sandbox.container)
@@ -326,7 +326,10 @@ class NodePodWatch:
         self._refuse()
 
     def unwired(self) -> None:
-        """Note that nobody calls the agent: its configuration is refused or not installed."""
+        """Note that nobody calls the agent: its configuration is refused or not installed.
+
+        Raise Unavailable if the disk fails.
+        """
         self._is_chained = False
         self._chained.clear()
 
@@ -381,7 +384,10 @@ class NodePodWatch:
         self._on_host.pop((namespace, name), None)
 
     def _refuse(self) -> None:
-        """Warn each pod with hostNetwork once, as it gets no networks."""
+        """Warn each asking pod with hostNetwork once, as it gets no networks.
+
+        Do so only while the host's CNI configuration chains kube-rdma.
+        """
         for pod in self._on_host.values() if self._is_chained else ():
             try:
                 asked = asking(pod, self._needs.context.network)

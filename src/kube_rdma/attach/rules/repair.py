@@ -2,7 +2,7 @@
 
 The kubelet never repeats an ADD that succeeded. If somebody rewrites the CNI configuration, a
 sandbox may start without the networks that its pod asks for, and does not recover by itself. A DEL
-that reaches no agent leaves an attachment behind. attach/repair looks again and again and does what
+that never comes leaves an attachment behind. attach/repair looks again and again and does what
 `decide` says. Where only a new pod helps, the agent asks for that and the controller evicts the pod
 (controller/evictions). Rules of time: a state goes in and the next one comes out. `now` is in
 seconds: of a monotonic clock for repairs and refused ADDs, of the wall clock for evictions.
@@ -117,9 +117,8 @@ def asks_for_nothing(state: RepairState, container: ContainerId) -> RepairState:
 def is_hopeless(state: RepairState, container: ContainerId, pod: PodState) -> bool:
     """Return whether to evict a running pod without networks, as its repair failed too often.
 
-    That is after REFUSALS refused repairs in a row, or FAILURES failed ones. A pod that does not
-    run yet is held back by PreStartContainer or waits for its images. Nothing of it runs without
-    its networks, so it waits for the repair.
+    That is after REFUSALS refused repairs in a row, or FAILURES failed ones. A Pending pod waits
+    for the repair: PreStartContainer holds back its containers with shares that are bound late.
     """
     tried = state.tried.get(container)
     if tried is None or pod.phase != "Running" or pod.deleting:
@@ -130,11 +129,11 @@ def is_hopeless(state: RepairState, container: ContainerId, pod: PodState) -> bo
 def is_owed(sandbox: PodSandbox, pod: PodState, asking: int | None, chained: int | None) -> bool:
     """Return whether a sandbox surely started without networks that it should have had.
 
-    Only then is its pod evicted. `asking` says since when the pod is known to ask, `chained` since
-    when the runtime is known to call kube-rdma. Both are nanoseconds of the wall clock, None for
-    never. A pod that was annotated while it ran, or ran before kube-rdma came, has missed nothing.
-    Nor does it help to evict a static pod: only its mirror in the API goes, and the kubelet makes
-    it again.
+    Only then may a failed repair evict its pod. `asking` says since when the pod is known to ask,
+    `chained` since when the runtime is known to call kube-rdma. Both are nanoseconds of the wall
+    clock, None for never. A pod that was annotated while it ran, or ran before kube-rdma came, has
+    missed nothing. Nor does it help to evict a static pod: only its mirror in the API goes, and the
+    kubelet makes it again.
     """
     if asking is None or chained is None or pod.is_static:
         return False
@@ -151,7 +150,7 @@ def due(state: RepairState, now: float) -> float:
 def is_others(pod: PodState) -> bool:
     """Return whether another program gave the pod its networks, by its status annotations.
 
-    Multus did so before kube-rdma was installed.
+    Multus may have done so before kube-rdma was installed.
     """
     annotations = dict(pod.annotations)
     if OWN_STATUS in annotations:
@@ -166,7 +165,10 @@ def is_others(pod: PodState) -> bool:
 
 
 def _lacking(seen: RepairView) -> Iterable[PodSandbox]:
-    """Return the newest living sandbox of each pod that asks and has no complete attachment."""
+    """Return sandboxes without a complete attachment: the newest ready one of each asking pod.
+
+    Pods that end, and those that another program or version gave networks, are left out.
+    """
     pods = {
         (PodName(pod.namespace, pod.name), pod.runtime_uid)
         for pod in seen.pods
@@ -181,7 +183,10 @@ def _lacking(seen: RepairView) -> Iterable[PodSandbox]:
 
 
 def _absent(seen: RepairView) -> list[ContainerId]:
-    """Return the containers with a complete attachment whose sandbox is missing or has ended."""
+    """Return the containers with a complete attachment whose sandbox is missing or has ended.
+
+    It has ended when it is not ready and its network namespace is gone.
+    """
     sandboxes = {one.container: one for one in seen.sandboxes}
     # The agent's own pod has a sandbox: if a runtime lists none, the kubelet uses another one.
     if not sandboxes:
@@ -205,13 +210,15 @@ def _due(state: RepairState, container: ContainerId) -> float:
 # Pods that have to be made anew, and which of them the controller evicts now.
 
 FRESH = 2 * LONGEST
-"""Seconds for which a request counts; older ones are of an agent that has gone, or was healed."""
+"""Seconds for which a request counts; an older one is of an agent that is gone, or of a pod that is
+healed."""
 
 AT_ONCE = 2
 """Evictions in one round: what is wrong with many pods may be wrong with the network."""
 
 AGAIN = 60.0
-"""Seconds from one request to the next: the kubelet tries several times a minute."""
+"""Seconds from one request to the next, as the kubelet tries several times a minute; also the first
+wait of a pod that replaces an evicted one."""
 
 LONGEST_WAIT = 3600.0
 """The longest time in seconds that a pod waits for its eviction if it replaces an evicted one."""

@@ -113,8 +113,8 @@ def match_entries(
     """Return each entry with its network; raise Refused with all entries that cannot be met.
 
     `others` are further names of networks, one of which an entry may have misspelled. Without
-    `holding` the pod has no share. Then macvlan and ipvlan networks that name no card are left to
-    the CNI plugins of these names, which use the interface of the node's default route.
+    `holding` the pod has no share. Then macvlan and ipvlan networks without card and resource are
+    left to the CNI plugins of these names, which use the interface of the node's default route.
     """
     by_name = {network.name: network for network in networks}
     faults: list[Refused] = []
@@ -163,7 +163,7 @@ def refuse_count(
     """Raise Refused if the number of blocks for a resource differs from the pod's shares.
 
     A share of a pool (mode hca) is not one card, so there the two may differ. Shares of RESOURCE
-    count even if no block names it.
+    count even if no block names it; blocks for kube-rdma without a resource then stand for it.
     """
     faults = []
     held = [one.resource for one in granted if one.resource == RESOURCE]
