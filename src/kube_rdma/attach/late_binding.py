@@ -175,8 +175,8 @@ class LateBinding:
     ) -> object:
         """Bind all promises of a pod: to the `edits` of their shares, else to their cards' nodes.
 
-        `annotations` are the pod's. `holdings` are all that it holds; None: the kubelet is asked.
-        Raise KubeError if that fails.
+        `annotations` are the pod's. `holdings` are all that it holds; the kubelet is asked if they
+        are None or do not suffice. Raise KubeError if that fails.
         """
 
     async def detach(self, container: ContainerId) -> None:

@@ -159,9 +159,9 @@ class CniWiring:
         return files
 
     def unread(self, pod: PodState) -> Refused | None:
-        """Return why a pod gets no networks: no meta-plugin reads its annotation.
+        """Return why a pod gets no networks by an annotation: no meta-plugin reads it.
 
-        Return None if one does, or if the node has no meta-plugin.
+        Return None if all of its annotations are read, or if the node has no meta-plugin.
         """
         return conflist.unread(pod, self._readers)
 

@@ -143,7 +143,7 @@ class NodeView:
         annotations: Mapping[str, str],
         holdings: Sequence[Holding],
     ) -> None:
-        """Pass the interfaces made for a pod to its claims; write settings for its containers."""
+        """Pass what was made for a pod to its claims; write its containers' settings files."""
         made = ClaimingSandbox(sandbox, holdings, annotations, edits)
         await self._asked.kubelet.claims.settle(made)
 
@@ -184,7 +184,8 @@ class NodeView:
     async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
         """Return the network in the node's CNI configuration of this name; None without one.
 
-        `namespace` is that of the pod.
+        `namespace` is that of the pod. Create the network's IPPool if missing; raise Refused for
+        faults of the configuration.
         """
         from kube_rdma.attach.documents import cni_conf
 
@@ -242,7 +243,8 @@ class NodeView:
     def _granted(self, pool: Pool, container: str, share: ShareId) -> attachment.GrantedShare:
         """Return a share as a grant.
 
-        If its device nodes were given early, the grant has those that Allocate gave.
+        If its device nodes were given early, the grant has those that Allocate gave, as far as this
+        agent knows.
         """
         shares = [pool.index[share]]
         whole = granted_share(container, pool, share, granted_cards(pool, shares))
@@ -329,7 +331,8 @@ class NodeView:
     async def pool(self, name: model.PoolName) -> model.IPPool:
         """Return an IPPool as it is now, even if a document brought it: people may change it.
 
-        The watch of the address provider answers; else the API server is asked.
+        The watch of the address provider answers; else the API server is asked. Raise Unavailable
+        if the IPPool does not exist.
         """
         if watched := (self._asked.watched() or {}).get(name):
             return watched
@@ -403,9 +406,9 @@ class NodeView:
     async def bring(self, ipam: IpamConf) -> None:
         """Create the IPPool that a document brings along, if it is missing.
 
-        Raise Refused if a pool of this name gives other addresses, unless its annotations say that
-        it was edited or imported. Otherwise any node could give pods of others wrong addresses, as
-        its token may create pools.
+        Raise Refused if it is too large for an agent to make. Raise it too if a pool of this name
+        gives other addresses, unless its annotations say that it was edited or imported. Otherwise
+        any node could give pods of others wrong addresses, as its token may create pools.
         """
         if ipam.pool is None:
             return

@@ -3,11 +3,12 @@
     ADD: shares, devices ────────────────────┐
     PreStart, Prepare and rounds: holdings ──┴ pools/rules/allocation ─► rdma.max ─► read back
 
-No container begins without its limits. What cannot be held is refused when a claim is prepared, at
-an ADD (attach/attach) and before a container with a share starts. The kubelet has made the pod's
-group by then. The rounds compare what the kernel has for every pod that holds shares. They find
-what came later: another policy, a device that was registered anew. Nothing is kept on a disk, for
-the kernel's file is the record, and it ends with the pod's group.
+A claim is not prepared, an ADD (attach/attach) fails, and a container with a share does not start
+while limits cannot be set. Devices that the kernel does not count are only logged. The kubelet has
+made the pod's group by then. While any resource has limits, the rounds compare what the kernel has
+for every pod that holds shares. They find what came later: another policy, a device that was
+registered anew. Nothing is kept on a disk, for the kernel's file is the record, and it ends with
+the pod's group.
 """
 
 from __future__ import annotations

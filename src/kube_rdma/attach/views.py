@@ -1,4 +1,4 @@
-"""Texts of steps and of what takes them back, for explain and for a dry run.
+"""Texts of steps and of what takes them back, for explain and for the hardware self-test.
 
 attach/rules/undo has the check and the undo of each kind.
 """

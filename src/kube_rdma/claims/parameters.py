@@ -200,7 +200,7 @@ _WRITERS = {model.ConfigOrigin.CLASS: "its DeviceClass", model.ConfigOrigin.CLAI
 
 
 def parameters_by_request(claim: model.ResourceClaim) -> dict[str, model.ClaimParameters]:
-    """Return by request the parameters that class and claim give; raise Refused with all faults.
+    """Return by request the parameters that class and claim give; raise Refused for faults.
 
     A device that is only looked at (adminAccess) gets no interface, so nothing of it clashes.
     """
@@ -414,7 +414,7 @@ def _list(value: Value) -> Sequence[Value]:
 
 
 def judged(document: Document, place: Path) -> WrittenClaim:
-    """Return the claim at this path; raise Refused with all faults of its parameters."""
+    """Return the claim at this path; raise Refused for faults of its parameters."""
     claim = load(document, place)
     faults = dict.fromkeys(_faults(claim))
     refuse_all(Refused(problem, remedy=remedy, where=where) for where, problem, remedy in faults)

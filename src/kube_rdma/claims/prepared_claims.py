@@ -343,7 +343,7 @@ class PreparedClaims(NodeClaims):
             self._pods[pod.uid] = pod
 
     def holdings(self) -> tuple[Holding, ...]:
-        """Return all shares that are held by claims on this node."""
+        """Return the shares that are held by claims on this node, without adminAccess."""
         return claim_networks.node_holdings(self.booked, self._pods)
 
     def cards(self) -> frozenset[CardId] | None:
@@ -387,7 +387,10 @@ class PreparedClaims(NodeClaims):
             await self._dependencies.settings.write(pod, self.booked, self._pools or {})
 
     async def detach(self, sandbox: ContainerId) -> None:
-        """Forget a sandbox's interfaces at CNI DEL; its claims stay prepared."""
+        """Forget a sandbox's interfaces at CNI DEL, and remove its settings files.
+
+        Its claims stay prepared.
+        """
         pod = self._sandboxes.pop(sandbox, None)
         if pod and pod not in self._sandboxes.values():  # no later sandbox of the same pod
             self._inside.pop(pod, None)

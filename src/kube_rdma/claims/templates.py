@@ -314,7 +314,7 @@ def _card(options: ClaimOptions) -> Json:
 
 
 def _constraints(options: ClaimOptions) -> Iterator[Json]:
-    """Yield the constraints that put GPUs and their cards near to each other."""
+    """Yield the constraints that put GPUs and cards near to each other, or keep cards apart."""
     if options.reach is not None and options.gpus:
         nearest = "" if options.reach is Reach.ROOT else f"/{_ROOT}"
         placed = f"/{_KNOWN}" if options.reach is Reach.ANY else ""

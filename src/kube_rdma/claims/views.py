@@ -1,8 +1,8 @@
 """Shows an explained claim to people and programs: `kube-rdma explain claim/NAME`.
 
-One sentence gives the result. Then what is asked, then the nodes: the worst outcome first, and of
-nodes that fail the nearest. On each the devices that are in the way come before those that would be
-taken. Marks are those of reports/views.
+One sentence gives the result. What is asked and held follows, then the nodes: the worst outcome
+first, and of nodes that fail the nearest. On each the devices that are in the way come before those
+that would be taken. Marks are those of reports/views.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ def built_in(namespace: str, *, pool: bool) -> NetworkDefinition:
     """Return the network that needs no configuration: a share's card, used as its mode says.
 
     `pool`: an IPPool of this name exists. Without a range for the card's rail in it, a card that
-    moves brings its own addresses (attach/rules/addresses). Any other interface needs an address of
-    its entry, or is refused.
+    moves brings its own addresses (attach/rules/addresses). Any other interface for RoCE needs an
+    address of its entry, or is refused.
     """
     pools = (PoolName(DEFAULT_NETWORK),) if pool else ()
     network = kinds.CardNetwork(

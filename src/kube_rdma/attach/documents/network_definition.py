@@ -1,10 +1,10 @@
 """Reads NetworkAttachmentDefinitions: the CNI configuration in one becomes a Network.
 
 Manifests that were written for Multus with macvlan, ipvlan, ipoib, host-device, sriov, ib-sriov,
-tuning, sbr and rdma work as they are. kube-rdma reads these configurations and does the same. The
-binaries of all other plugins are called with their configurations unchanged, and so are those of
-IPAM plugins that ip_conf does not read. An unknown key is ignored by those plugins, and here with a
-warning.
+tuning, sbr and rdma work as they are. kube-rdma reads these configurations and does the same. Where
+it cannot, and for all other plugins, their binaries are called (attach/rules/foreign_plugins). So
+are those of IPAM plugins that ip_conf does not read. An unknown key is ignored by those plugins,
+and here with a warning.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class FunctionPlugin(Plugin):
 
 
 class SriovNetwork(FunctionPlugin):
-    """The CNI plugin sriov, which moves a virtual function after its setup. Rates in Mbit/s."""
+    """The CNI plugin sriov, which moves a virtual function after its setup; rates are in Mbit/s."""
 
     vlan: Annotated[int, Field(ge=0, le=4094)] | None = None
     vlan_qos: Annotated[int, Field(ge=0, le=7)] | None = Field(None, alias="vlanQoS")
@@ -528,7 +528,7 @@ def _network(base: kinds.ForeignNetwork, plugin: Plugin, ipam: IpamConf) -> Netw
 
 
 def _unknown(part: Section, plugin: Plugin) -> Iterator[str]:
-    """Yield a sentence for each unknown key, with a known key that may have been meant."""
+    """Yield a sentence for each key that is ignored, perhaps with the key that was meant."""
     assert isinstance(part.value, dict)
     for key, reason in plugin.ignored.items():
         yield f"{part.where((key,), key=True)}: {reason}"

@@ -5,7 +5,7 @@ become one Document, so that both are checked by the same rules and every fault 
 and meaning are those of the Network Plumbing Working Group's specification, version 1.3, and of
 Multus. What only other plugins can do with an entry is kept for them; attach/rules/requests refuses
 it for networks of kube-rdma. Programs in Go write such lists too (lib/text/typed.GoTyped). They
-ignore an unknown key; so does this reader, with a warning.
+ignore an unknown key. So does this reader, with a warning, unless it is nearly the name of a field.
 
 A list becomes a Document with one field, so that a fault reads like ``networks[2].ips[0]``. In
 attach/documents/pod_networks it is the same.

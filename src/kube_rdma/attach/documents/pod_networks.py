@@ -1,9 +1,10 @@
 """Reads the annotation ``k8s.volcengine.com/pod-networks``: the second way to ask for networks.
 
 It is a JSON list, one block for each card that the pod asks for. Form and meaning are those of
-Cello, the network plugin of Volcengine's VKE (volcengine/cello, pkg/cni/plugins/meta). A network is
-named by the node's CNI configuration of it. The cluster's own network stands in front of the list,
-so the first block is eth1. What only the provider's own cloud can do is refused by entry.
+Cello, the network plugin of Volcengine's VKE (volcengine/cello, pkg/cni/plugins/meta). A block
+names a CNI configuration of the node, or else what attach/annotated_networks finds. The cluster's
+own network stands in front of the list, so the first block is eth1. What only the provider's own
+cloud can do is refused by entry.
 """
 
 from __future__ import annotations
@@ -284,7 +285,7 @@ def _defaults(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
 
 
 def _clashes(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
-    """Yield faults for interface names that two entries ask for."""
+    """Yield faults for interface names that two entries ask for, or that every pod has."""
     ahead = 0 if networks and networks[0].master else 1
     first: dict[str, int] = {}
     for number, entry in enumerate(networks):

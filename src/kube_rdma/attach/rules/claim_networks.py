@@ -54,8 +54,8 @@ def claims_of(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Prepar
 def holdings(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Holding, ...]:
     """Return the shares that each container of the pod holds by claims.
 
-    A share that several containers name is held by each of them. One with adminAccess is held by
-    nobody, for no network is attached to it.
+    A share that several containers name is held by each of them. One with adminAccess is left out,
+    for no network is attached to it.
     """
     return tuple(
         Holding(pod.namespace, pod.name, container, share.resource, (share.share,))
@@ -69,7 +69,7 @@ def holdings(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Holding
 def node_holdings(
     prepared: Iterable[PreparedClaim], pods: Mapping[str, PodClaims]
 ) -> tuple[Holding, ...]:
-    """Return all shares that are held by claims on the node; `pods` are by uid.
+    """Return the shares that claims hold on the node, without adminAccess; `pods` are by uid.
 
     A claim whose pods are unknown is held by those for whom it was reserved when it was prepared.
     Without any it is held by a pod of the claim's own name: a booked card is not free.

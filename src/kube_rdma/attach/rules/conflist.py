@@ -2,9 +2,9 @@
 
 A runtime takes the first file that is a network, in the order of the names (libcni ConfFiles,
 containerd go-cni loadFromConfDir, CRI-O ocicni). kube-rdma's entry is put into that file once,
-behind the other plugins; all else in it stays as it is. Where its plugins lie in a folder, the
-entry is a file there. A file with a lone plugin has no room for a second one. A list of kube-rdma's
-own is then put before it, with both plugins, and removed to undo it.
+behind the other plugins; all else in it stays as it is. Where all of its plugins lie in a folder,
+the entry is a file there. A file with a lone plugin has no room for a second one. A list of
+kube-rdma's own is then put before it, with both plugins, and removed to undo it.
 
 Where a meta-plugin comes first, it calls kube-rdma, and nothing is chained. The entry is also taken
 out of the copy of the cluster's list that such a plugin may keep in its own file. A list of
@@ -408,10 +408,11 @@ OLDEST = (0, 3, 0)
 
 
 def plan(files: tuple[cni.ConfFile, ...]) -> cni.ConfPlan:
-    """Return the changes after which kube-rdma is called once for each pod.
+    """Return the changes after which the runtime, or a meta-plugin, calls kube-rdma for pods.
 
-    `files` are all of the folder. Raise Refused when the configuration cannot be chained, or two
-    meta-plugins claim the pods.
+    The runtime calls it once for each pod, a meta-plugin for each network of its type. `files` are
+    all of the folder. Raise Refused when the configuration cannot be chained, or two meta-plugins
+    claim the pods.
     """
     present = networks(files)
     foreign = [one for one in present if one[0].name not in OWN_FILES]
@@ -435,7 +436,10 @@ def plan(files: tuple[cni.ConfFile, ...]) -> cni.ConfPlan:
 
 
 def unplan(files: tuple[cni.ConfFile, ...]) -> cni.ConfPlan:
-    """Return the changes after which nothing calls kube-rdma any more."""
+    """Return the changes that take kube-rdma's entry and its own files out of the configuration.
+
+    A list of its own that a meta-plugin calls stays, without the entry.
+    """
     present = networks(files)
     # Also of a list that is broken now, for it may be mended.
     wanted = {f.name: without(f.text) for f, _ in documents(files) if f.name not in OWN_FILES}

@@ -1,9 +1,9 @@
 """Decides which plugins are called for networks of other types, and what they get to read.
 
-Beside attach/rules/plan, which plans what kube-rdma makes itself. A pod's entry and the network's
-document become the configuration of each plugin as libcni and Multus would give it. What the entry
-asks for goes to the plugins that declare the capability, the card of the share to all of them. What
-no plugin would do is refused before anything is done, and so is a card that the pod may not name.
+attach/rules/plan plans what kube-rdma makes itself. A pod's entry and the network's document become
+the configuration of each plugin as libcni and Multus would give it. What the entry asks for goes to
+the plugins that declare the capability, a card that only this pod holds to all of them. What no
+plugin would do is refused before anything is done, and so is a card that the pod may not name.
 """
 
 from __future__ import annotations

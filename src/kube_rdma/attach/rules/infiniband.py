@@ -125,7 +125,10 @@ def child(nic: PodNic, mark: steps.Mark) -> Iterator[steps.Step]:
 def refuse_infiniband(
     entry: MatchedEntry, way: Way, link: HostLink, card: Card | None, share: GrantedShare | None
 ) -> None:
-    """Raise Refused for GUIDs, partitions and MACs on links that cannot have them."""
+    """Raise Refused for GUIDs, partitions and MACs on links that cannot have them.
+
+    Raise it too for a virtual function that has no GUID and gets none.
+    """
     wide, own = link.link_type == _INFINIBAND, way is Way.TAKE
     if kinds.partition_of(entry.network) is not None and not wide:
         problem = f"partitions exist on InfiniBand only, which {link.name} is not"

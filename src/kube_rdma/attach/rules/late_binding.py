@@ -1,7 +1,8 @@
 """Decides which promise stands for which container, when it may start and what may be forgotten.
 
-The kubelet names only share ids before a container starts, pod resources only the pod's name, CNI
-only the sandbox. These rules bring the three together; the agent journals what they say.
+Before a container starts, the kubelet names only share ids. Pod resources name the pod of a share,
+and CNI names a pod and its sandbox. These rules bring the three together; the agent journals what
+they say.
 
 A share id goes from a dead pod to the next one, so a promise has a generation. Allocate of a share
 that is bound begins a new one (`promise`), and what it replaces counts no more. Two files with one
@@ -108,7 +109,7 @@ Gate = Start | Wait | AskPod | Write
 
 
 class Stale(Frozen):
-    """The records to remove, in this order: files, bindings with what they attached, promises."""
+    """The records to remove, in this order: files, bindings with their files, promises."""
 
     files: tuple[CdiFile, ...]
     bindings: tuple[Binding, ...]
@@ -151,10 +152,11 @@ def promise(
 
 
 def bind(snapshot: BindingSnapshot, pod: PodName, uid: str, container: ContainerId) -> BindDecision:
-    """Return the promises that CNI ADD of a sandbox binds: all of the pod, if it has any.
+    """Return the promises that CNI ADD of a sandbox binds: all current ones of the pod.
 
-    Promises of init containers are among them. A repeated ADD gives the same. Raise Refused while a
-    share is attached to another pod, whose DEL is still to come.
+    Promises of init containers are among them if a container holds one of their shares too. A
+    repeated ADD gives the same. Raise Refused while a share or an owned card is attached to another
+    pod, whose DEL is still to come.
     """
     own = (one for one in _current(snapshot.promises) if _owner(snapshot, one) == pod)
     mine = tuple(one for one in own if not _is_overtaken(snapshot, one, pod))

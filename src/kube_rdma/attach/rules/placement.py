@@ -2,10 +2,11 @@
 
 Second of the rules of an attachment, before addresses are taken: the card's rail says from which
 pool they come. The kubelet has chosen shares near to a container's GPUs. The n-th network of a
-resource gets the n-th share, which keeps this choice and the order of the annotation. A network
-that names an interface or a device gets the share of that very card. A network whose pools are of
-single rails gets the share of a card on them. The deviceID of an entry is the pod's own choice
-among its shares. Other cards of the node it can name only where the network's document lends them.
+resource gets the n-th card of its shares, which keeps this choice and the order of the annotation.
+A network that names an interface or a device gets the share of that very card. A network whose
+pools are of single rails gets the share of a card on them. The deviceID of an entry is the pod's
+own choice among its shares. Other cards of the node it can name only where the network's document
+lends them.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def _named_by(entry: MatchedEntry) -> str:
 
 
 def link_of(card: Card, node: HostNetwork) -> HostLink | None:
-    """Return the card's interface on the node; None if it is in another namespace.
+    """Return the card's interface on the node; None if it has none, or has it in a pod.
 
     It is found by name, as a function may have several interfaces, and that of a sub-function has
     no PCI address.

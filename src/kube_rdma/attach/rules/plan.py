@@ -4,11 +4,11 @@ Third of the rules of an attachment: attach/rules/placement has found card and l
 addresses. The plan is journalled before its first Step is run; attach/rules/undo checks it and
 takes it back.
 
-The link comes first, with its sysctls before it is up. Then come the addresses, each after a probe
-where its pool says so. Then come the RDMA device and the routes, the pod's default route last, so
-that a pod whose attachment fails keeps the one it has. The wait for GIDs and the announcements end
-it. Another IPAM plugin is called once the link is up, for DHCP speaks through it. `begun` plans up
-to this call, and `plans` plans everything as soon as there is an answer.
+The link comes first, with RDMA devices that move along, and its sysctls before it is up. Then come
+the addresses, each after a probe where its pool says so. Then come a soft RDMA device and the
+interface's routes, a default route of the pod last. The wait for GIDs and the announcements end it.
+Another IPAM plugin is called once the link is up, for DHCP speaks through it. `begun` plans up to
+this call, and `plans` plans everything as soon as there is an answer.
 """
 
 from __future__ import annotations

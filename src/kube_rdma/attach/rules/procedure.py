@@ -94,14 +94,14 @@ class SettledNics(LocatedNics):
 
     @property
     def sole(self) -> tuple[str, ...]:
-        """Return values that no other interface may get: GUIDs, and keys of claims' addresses."""
+        """Return values that no other interface may get: GUIDs, and keys of `addresses.sole`."""
         asked = (requests.asked_guid(nic.entry) for nic in self.nics)
         keys = (key for nic in self.nics for key in addresses.sole(nic))
         return (*(guid for _, guid in filter(None, asked)), *keys)
 
 
 class AddressedNics(Frozen):
-    """The fourth stage of attaching: IPAM and cards have given the addresses."""
+    """The fourth stage of attaching: IPPools and cards have given their addresses."""
 
     placed: SettledNics
     sandbox: attachment.Sandbox
@@ -177,10 +177,10 @@ def settle(
 ) -> SettledNics:
     """Return the NICs with all that can be decided without addresses.
 
-    Raise Refused for GUIDs and addresses of claims that are taken, and for documents that plugins
-    do not understand. `settings` are those of `functions`; None: the links of the host have them.
-    `others` are the attachments of other keys, `claimed` says by GUID or key who is about to get
-    it.
+    Raise Refused for GUIDs that are taken, for MACs and addresses of claims that are, and for
+    documents that plugins do not understand. `settings` are those of `functions`; None: the links
+    of the host have them. `others` are the attachments of other keys, `claimed` says by GUID or key
+    who is about to get it.
     """
     asked, host, nics = before.matched, before.host, before.nics
     if settings is not None and before.functions:
@@ -203,8 +203,8 @@ def address(
 ) -> AddressedNics:
     """Return the NICs with the addresses in `leased` and those that cards bring along.
 
-    Raise Refused if a card has to bring addresses and has none. Raise it too for an asked address
-    in one of `pools` that is for other namespaces.
+    Raise Refused if a card has to bring addresses and has none, or if RoCE would have no GID. Raise
+    it too for an asked address in one of `pools` that is for other namespaces.
     """
     # Before a link is made for an IPAM plugin: what is refused here costs only addresses.
     addresses.refuse_reserved(before.matched.unpooled, sandbox.pod.namespace, pools)
@@ -219,7 +219,8 @@ def plan(
 ) -> FullPlan:
     """Return all Steps; raise Refused when addresses or routes contradict each other.
 
-    `answers` are those of IPAM plugins by interface; None: nobody has asked them.
+    `answers` are those of IPAM plugins by interface; None: nobody has asked them. Raise Refused too
+    if one lacks an address that the pod asks for.
     """
     place, given = before.placed, before.addresses
     if answers is not None:

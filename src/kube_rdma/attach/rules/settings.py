@@ -1,9 +1,9 @@
 """Makes the settings files of a container for NCCL, UCX and MPI, from the devices that it got.
 
-Late binding writes them when the pod's network is attached, for GID indexes are known only then.
-The shim merges them with the container's own (shim/settings.c), which win. Variables that a program
-has in its environment win over both. `pool_files` makes those that Allocate gives, before the
-devices are known.
+Late binding writes them when the pod's network is attached, for GID indexes are known only then;
+without a network, before a container starts. The shim merges them with the container's own
+(shim/settings.c), which win. Variables that a program has in its environment win over both.
+`pool_files` makes those that Allocate gives, before the devices are known.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def as_asked(used: Sequence[UsedDevice], annotations: Mapping[str, str]) -> tupl
 def settings_files(
     used: Sequence[UsedDevice], fabric: FabricProfile | None = None, topology: str = ""
 ) -> dict[str, str]:
-    """Return settings files for NCCL and UCX by name; none without devices.
+    """Return settings files for NCCL, UCX and Open MPI by name; none without devices.
 
     `fabric` is the pool's profile. With a `topology` (topology_file) NCCL reads that file too.
     """
@@ -211,8 +211,8 @@ def devices_of(
 ) -> tuple[UsedDevice, ...]:
     """Return the RDMA devices of these shares: those of networks, then those of cards.
 
-    `edits` hold by share what networks made; a resource that has any is told by these alone, as its
-    device nodes are.
+    `edits` hold by share what networks made. Of a resource that has any, only these devices are
+    returned, as with its device nodes.
     """
     networked = {resource for resource, share in held if (resource, share) in edits}
     made = [used for one in sorted(held) if one in edits for used in edits[one].used]

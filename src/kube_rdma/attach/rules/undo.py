@@ -174,10 +174,10 @@ ALL_PLANS = -1
 def undo(plan: Plan) -> tuple[steps.Undo, ...]:
     """Return the acts that undo all Steps of a plan, whichever of them were run.
 
-    The last Step comes first, but RDMA devices before all. On InfiniBand their way back makes the
-    link again on the node, which is then found there. Addresses, routes and sysctls go with the
-    link. To bind a driver again brings all of its function back to the node. It has to, as a crash
-    between unbinding and binding leaves neither link nor RDMA device.
+    The last Step comes first, but RDMA devices that moved before all. On InfiniBand their way back
+    makes the link again on the node, which is then found there. Addresses, routes and sysctls go
+    with the link. To bind a driver again brings all of its function back to the node. It has to, as
+    a crash between unbinding and binding leaves neither link nor RDMA device.
     """
     acts = [one for step in reversed(plan.steps) for one in undone(step)]
     bound = {one.pci for one in acts if isinstance(one, RebindFunction)}
@@ -201,7 +201,8 @@ def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, steps.Undo], ...]:
 
     The last plan comes first. The links made go at once, as the act of ALL_PLANS, where the last of
     them would: by then nothing stands on any of them. After an act that failed, the later ones of
-    its plan must not be done. So a function whose link is still in the pod keeps its VLAN.
+    its plan must not be done, so that a function whose link is still in the pod keeps its VLAN.
+    The ends of plugins' calls are done all the same, and hold up nothing.
     """
     acts = [(n, act) for n, plan in enumerate(reversed(plans)) for act in undo(plan)]
     links = [act for _, act in acts if isinstance(act, steps.RemoveLink)]

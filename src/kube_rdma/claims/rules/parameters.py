@@ -2,7 +2,8 @@
 
 It stands between claims/parameters, which reads one document, and the attachment of a pod.
 Kubernetes lists the configuration of the class before that of the claim; the later document wins,
-field by field. A check of files sees one document of several, so it asks for contradictions alone.
+field by field. A check of files sees one document of several, so it looks for contradictions and
+clashes alone.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def covers(requests: Sequence[str], request: str) -> bool:
 
 
 def contradictions(parameters: ClaimParameters) -> Iterator[ParameterFault]:
-    """Yield a fault for each field of one document that excludes another of its fields."""
+    """Yield a fault for each field of the parameters that excludes another of their fields."""
     network, kind, mode = parameters.network, parameters.kind, parameters.mode
     if network is not None:
         for attribute in _OF_NETWORKS:

@@ -3,10 +3,10 @@
     kubelet ─ NodePrepareResources ─► claim of the API ─► book ─► journal ─► CDI file ─► answer
                                                           └─► status of the claim, metadata files
 
-Preparing books and does nothing else: the kubelet calls one driver after the other and takes
-nothing back when a later one fails (kubernetes#137819). Acts of the kernel come with the pod's
-network (CNI ADD), without which no pod starts. The scheduler's decision counts. Refused is only
-what cannot be true any more, in one sentence that the kubelet shows as an Event of the pod.
+Preparing changes no device: the kubelet calls one driver after the other and takes nothing back
+when a later one fails (kubernetes#137819). Devices are changed with the pod's network (CNI ADD).
+The scheduler's decision counts. What the node cannot give now is refused in one sentence, which the
+kubelet shows as an Event of the pod.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def book(
 
 
 def stands(prepared: model.PreparedClaim, node: BookingNode) -> bool:
-    """Return whether a booking is still valid: of this boot, with all of its device nodes."""
+    """Return whether a booking is still valid: of this boot, with device nodes if they are due."""
     return prepared.boot == node.boot and all(
         share.char_paths or not share.cdi or _is_late(node.device(share.device))
         for share in prepared.shares
@@ -250,7 +250,8 @@ def _share(
 def _share_name(claim: model.ClaimName, number: int, device: PoolDevice) -> ShareId:
     """Return ``<card>-<claim>.<number>``; pools/rules/holdings reads the card out of it.
 
-    Where a share is not numbered it is the card itself, which one claim has at a time.
+    Of a whole pool the mode stands for the card. Where a share is not numbered it is the card
+    itself, which one claim has at a time.
     """
     token = f"{claim.uid.replace('-', '')}.{number}"
     if device.card is None:

@@ -4,8 +4,8 @@
 
 It stands between claims/rules/serving and claims/rules/publication. The limits are those of
 pkg/apis/resource/validation and k8s.io/api/resource/v1/types.go: 128 devices in a slice, 64 if one
-has taints. Where a server drops a feature, the same is said without it: shares become devices of
-their own, and devices that cannot be used are left out.
+has taints. Where a server drops a feature, the slices do without it: shares become devices of their
+own, and devices that cannot be used are left out.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ClaimOffer(Frozen):
     """The cards that a node offers to claims, and why others are not offered."""
 
     cards: tuple[model.OfferedCard, ...] = ()
-    refusals: tuple[str, ...] = ()  # a sentence for each card that cannot be offered
+    refusals: tuple[str, ...] = ()  # sentences on cards that cannot be offered
     # By the card's name, the resources of pools that claims alone serve.
     resources: Mapping[str, str] = field(default_factory=dict)
 

@@ -1,8 +1,8 @@
 """Evaluates whether a selector takes a device, as the scheduler does.
 
-claims/rules/search calls it for each device that is not in use. The variable `device` is as in
-k8s.io/dynamic-resource-allocation v0.36.3, cel/compile.go: an attribute or capacity without a
-domain has its driver's, and a domain that the device lacks is an empty map.
+claims/rules/search calls it for devices of a node. The variable `device` is as in k8s.io/dynamic-
+resource-allocation v0.36.3, cel/compile.go: an attribute or capacity without a domain has its
+driver's, and a domain that the device lacks is an empty map.
 
 Readers of a claim did not write its selectors, so their cost is bounded, in steps of about a
 microsecond. Each part of a text is evaluated once at most, so its length bounds the time. Functions
