@@ -300,7 +300,10 @@ class AttachDecision(Frozen):
 
 
 class AttachPipeline:
-    """The attaching and detaching of a node's pods; calls for one sandbox run one by one."""
+    """The attaching and detaching of a node's pods; calls for one sandbox run one by one.
+
+    Only plugins that run for a sandbox may call for its addresses meanwhile.
+    """
 
     def __init__(self, dependencies: AttachDependencies) -> None:
         self._needs = dependencies

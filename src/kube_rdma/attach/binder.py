@@ -85,7 +85,7 @@ class Binder(LateBinding):
     """
 
     def __init__(self, needs: BinderDependencies) -> None:
-        """Read the journal; records that cannot be read are reported, and block nothing."""
+        """Read the journal; records that cannot be read are reported, and block nothing else."""
         self._needs = needs
         self._records = Records(needs.journal, needs.tell)
         self._lock = asyncio.Lock()

@@ -365,7 +365,7 @@ class NodePodWatch:
                     kept = names
 
     def _note(self, pod: PodState, wake: Callable[[], None]) -> None:
-        # Only the size of an object, 1.5 MiB, limits labels, and all pods of the node are kept.
+        # Only the size of an object, 1.5 MiB, limits labels, and many pods may be kept.
         pod = replace(pod, labels=tuple(label for label in pod.labels if label[0] == RESTART))
         key = (pod.namespace, pod.name)
         before = self._asking.get(key)

@@ -88,7 +88,7 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
         dranet: bool = False,  # devices have DRANET's names of attributes too
         heard: Callable[[Any], None] = lambda _: None,
     ) -> None:
-        """Write the slices of a node; call `heard` with each event of all drivers' slices."""
+        """Take what writing needs; `heard` is called with each event of all drivers' slices."""
         super().__init__(pace)
         self._cluster, self._name = cluster, node
         self._rail = rail
@@ -229,7 +229,7 @@ class ClaimedGpus(NodeSlices):
     def __init__(
         self, cluster: Cluster, node: str, *, wait: Callable[[int], float] = _later
     ) -> None:
-        """Watch the slices of a node; `wait` is for tests."""
+        """Take the node whose slices to watch; `wait` returns the seconds until the next try."""
         self._cluster, self._node = cluster, node
         self._pause = wait
         self._slices = Mirror(RESOURCE_SLICE, device_slice, where=_of_node(node), optional=True)

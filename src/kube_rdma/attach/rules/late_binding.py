@@ -46,7 +46,8 @@ SETTLED = 0.05
 """Seconds after which containerd knows a new CDI file; its inotify was up to 20 ms late."""
 
 GRACE = 60.0
-"""Seconds for which pod resources must leave a share out before its promise is forgotten."""
+"""Seconds for which pod resources must leave a share out before its promise is forgotten, or a
+sandbox must be gone before its bindings are."""
 
 
 class BindingSnapshot(Frozen):

@@ -1,12 +1,12 @@
 """Decides which card and link each network of a pod gets, by the shares that the pod holds.
 
-Second of the rules of an attachment, before addresses are taken: the card's rail says from which
-pool they come. The kubelet has chosen shares near to a container's GPUs. The n-th network of a
-resource gets the n-th card of its shares, which keeps this choice and the order of the annotation.
-A network that names an interface or a device gets the share of that very card. A network whose
-pools are of single rails gets the share of a card on them. The deviceID of an entry is the pod's
-own choice among its shares. Other cards of the node it can name only where the network's document
-lends them.
+These are the second rules of an attachment, before addresses are taken: the card's rail says from
+which pool they come. The kubelet has chosen shares near to a container's GPUs. The n-th network of
+a resource gets the n-th card of its shares, which keeps this choice and the order of the
+annotation. A network that names an interface or a device gets the share of that very card. A
+network whose pools are of single rails gets the share of a card on them. The deviceID of an entry
+is the pod's own choice among its shares. Other cards of the node it can name only where the
+network's document lends them.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class _CardChooser(Frozen):
         return match
 
     def _on_rails(self, wanted: Sequence[int]) -> Callable[[Card], bool]:
-        """Return a test for cards on these rails; any card passes if the rails are not known."""
+        """Return a test for cards on these rails; without known or wanted rails any passes."""
         rails = dict(self.node.rails)
         return lambda card: not (wanted and rails) or rails.get(card.id) in wanted
 

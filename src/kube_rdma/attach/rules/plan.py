@@ -1,8 +1,8 @@
 """Plans the Steps that put networks into a pod, in an order in which each finds what it needs.
 
-Third of the rules of an attachment: attach/rules/placement has found card and link, IPAM has given
-addresses. The plan is journalled before its first Step is run; attach/rules/undo checks it and
-takes it back.
+These are the third rules of an attachment: attach/rules/placement has found card and link, IPAM has
+given addresses. The plan is journalled before its first Step is run; attach/rules/undo checks it
+and takes it back.
 
 The link comes first, with RDMA devices that move along, and its sysctls before it is up. Then come
 the addresses, each after a probe where its pool says so. Then come a soft RDMA device and the

@@ -4,10 +4,10 @@
       ─► SettledNics ─ addresses ─► AddressedNics ─ answers of IPAM plugins ─► FullPlan
       ─ the pod as it is ─► MadeNics ─ devices ─► Outcome
 
-Above all other rules of an attachment. Each stage is a value, made of the stage before it and of
-answers (on the arrows) that somebody has to fetch. attach/attach fetches them from the kubelet, the
-kernel, its journal and IPAM. explain/rules/planning has stand-ins, and stops at FullPlan. So
-neither can leave a rule out, nor take two in another order.
+It stands above the other rules of an attachment. Each stage is a value, made of the stage before it
+and of answers (on the arrows) that somebody has to fetch. attach/attach fetches them from the
+kubelet, the kernel, its journal and IPAM. explain/rules/planning has stand-ins, and stops at
+FullPlan. So neither can leave a rule out, nor take two in another order.
 """
 
 from __future__ import annotations

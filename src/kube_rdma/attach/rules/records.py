@@ -1,8 +1,7 @@
 """Names the records of attachments on disk: attachment-ID while ADD runs, attached-ID after it.
 
-attach/executor writes and reads them (adapters/journal). One interface of a container that a
-meta-plugin or another CNI plugin asks for is a record of its own, ID@INTERFACE, in a folder of
-single interfaces.
+attach/executor writes and reads them (adapters/journal). A single interface, for which a
+meta-plugin or another CNI plugin calls, has a record of its own, ID@INTERFACE, in another folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Matches entries of a pod's annotation with documents of networks; refuses what cannot be met.
 
-First of the rules of an attachment, before cards (attach/rules/placement) and addresses are looked
-for: what is refused here has cost nothing yet. A list of ``k8s.volcengine.com/pod-networks`` has a
-block for each card, so blocks and shares are counted here too.
+These are the first rules of an attachment, before cards (attach/rules/placement) and addresses are
+looked for: nothing is taken yet for what is refused here. A list of
+``k8s.volcengine.com/pod-networks`` has a block for each card, so blocks and shares are counted here
+too.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def match_entries(
 
     `others` are further names of networks, one of which an entry may have misspelled. Without
     `holding` the pod has no share. Then macvlan and ipvlan networks without card and resource are
-    left to the CNI plugins of these names, which use the interface of the node's default route.
+    left to the plugins of these names, which use the interface of the node's default route.
     """
     by_name = {network.name: network for network in networks}
     faults: list[Refused] = []

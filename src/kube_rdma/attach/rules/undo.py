@@ -201,8 +201,8 @@ def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, steps.Undo], ...]:
 
     The last plan comes first. The links made go at once, as the act of ALL_PLANS, where the last of
     them would: by then nothing stands on any of them. After an act that failed, the later ones of
-    its plan must not be done, so that a function whose link is still in the pod keeps its VLAN.
-    The ends of plugins' calls are done all the same, and hold up nothing.
+    its plan must not be done. So a function whose link is still in the pod keeps its VLAN. Ends of
+    plugins' calls are done all the same, and hold up nothing.
     """
     acts = [(n, act) for n, plan in enumerate(reversed(plans)) for act in undo(plan)]
     links = [act for _, act in acts if isinstance(act, steps.RemoveLink)]

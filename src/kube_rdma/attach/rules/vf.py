@@ -12,9 +12,9 @@ administrative one stands (igb_set_vf_mac_addr, ixgbe_set_vf_mac_addr, i40e_chec
 it has to be there first. On the way back it has to be gone first, or the link could not have its
 old one.
 
-A bound driver takes it at its next reset (igbvf), or not before it is bound again (mlx5), which is
-why the link is set as well. adapters/kernel/pod/links makes it reset where its driver refuses.
-GUIDs of InfiniBand are attach/rules/infiniband's.
+A bound driver takes it at its next reset (igbvf), or not before it is bound again (mlx5). So the
+link is set as well. adapters/kernel/pod/links makes it reset where its driver refuses. GUIDs of
+InfiniBand are attach/rules/infiniband's.
 
 RDMA CM needs a node GUID. mlx5 makes that of Ethernet from the administrative MAC that it finds
 when it is bound (mlx5_eswitch_set_vport_mac). Functions that kube-rdma makes have one at once

@@ -48,7 +48,7 @@ class DevicePool(Frozen):
         return any(device.binding_conditions is not None for _, device, _ in devices)
 
     def devices(self) -> Iterator[tuple[SliceDevice, ListedDevice, ResourceSlice]]:
-        """Yield the pool's devices that are for the node, in order."""
+        """Yield the devices of `slices` in order; `is_for` says which are for the node."""
         for part in self.slices:
             for device in part.spec.devices:
                 yield SliceDevice(self.driver, self.name, device.name), device, part

@@ -355,7 +355,7 @@ def _interleaved(cards: Iterable[model.OfferedCard]) -> Iterator[model.ListedDev
 
 
 def fewer(cards: Iterable[model.OfferedCard]) -> str | None:
-    """Return a sentence if claims get fewer shares than the pools have, else None."""
+    """Return a sentence if claims get fewer shares than pools have, each as a device; else None."""
     pools = _by_pool(card for card in cards if card.shared)
     wanted = sum(card.slots for pool in pools for card in pool)
     offered = sum(slot_count(card.slots, len(pool)) for pool in pools for card in pool)
@@ -369,7 +369,7 @@ def fewer(cards: Iterable[model.OfferedCard]) -> str | None:
 
 
 def slot_count(slots: int, cards: int) -> int:
-    """Return the number of devices that a card becomes, in a pool of so many cards."""
+    """Return how many devices a card becomes if shares are devices, in a pool of so many cards."""
     return min(slots, max(1, _SLOT_DEVICES // cards))
 
 

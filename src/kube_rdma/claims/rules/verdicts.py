@@ -43,7 +43,7 @@ _GATES = (
 def explain_claim(world: claim.ClaimWorld) -> claim.ClaimExplanation:
     """Return the verdicts on a claim for all nodes, the worst first.
 
-    Of nodes that fail, the nearest to success come first.
+    Of nodes that fail, the nearest to success come first. For an allocated claim there are none.
     """
     if world.claim.allocated is not None:
         held = world.claim.devices
