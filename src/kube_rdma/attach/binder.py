@@ -182,7 +182,8 @@ class Binder(LateBinding):
         `edits` has by share what was made for the pod; other shares get the device nodes of their
         cards. `annotations` are the pod's, `holdings` are all that it holds. The kubelet is asked
         if these are None or do not suffice. Raise Refused while another pod has a share or an owned
-        card. Raise Unavailable if kubelet, runtime or disk fail, or a resource is not advertised.
+        card. Raise Unavailable if kubelet, runtime or disk fail, or a resource is not advertised,
+        Broken if a CDI file has other content already.
         """
         async with self._lock:
             if not self._promises:

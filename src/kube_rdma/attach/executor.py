@@ -132,7 +132,10 @@ class AttachmentJournal:
         await folder.rename(begun, records.complete_name(key), replace(record, complete=True))
 
     async def remove(self, key: AttachmentKey) -> None:
-        """Remove a key's record; if the disk fails, it stays for the next process."""
+        """Remove a key's record.
+
+        If the disk fails, it is removed after the next write that succeeds, or by the next process.
+        """
         await self._of(key).forget(records.complete_name(key), records.begun_name(key))
 
     def _of(self, key: AttachmentKey) -> Records[Attachment]:

@@ -263,9 +263,10 @@ class NodeView:
         granted: Sequence[attachment.GrantedShare] = (),
         before: Callable[[], None] = lambda: None,
     ) -> attachment.HostNetwork:
-        """Return the node's links and RDMA now, as far as these networks need them; None: all.
+        """Return the node's links now, as far as these networks need them (None: all), and RDMA.
 
-        `before` is done in the same thread, which is one wait for both; raise what it raises.
+        RDMA devices are those of the last survey where it agrees with these links, else of a new
+        one. `before` is done in the same thread, which is one wait for both; raise what it raises.
         """
         host = await asyncio.to_thread(self._host, entries, granted, before)
         if not any(entry.network.rails for entry in entries or ()):

@@ -115,7 +115,7 @@ def match_entries(
 
     `others` are further names of networks, one of which an entry may have misspelled. Without
     `holding` the pod has no share. Then macvlan and ipvlan networks without card and resource are
-    left to the plugins of these names, which use the interface of the node's default route.
+    left to their CNI plugins, which use the interface of the node's default route.
     """
     by_name = {network.name: network for network in networks}
     faults: list[Refused] = []
