@@ -5,7 +5,7 @@
 
 The kubelet prepares a claim once, however many pods use it, so the pod itself says which claims it
 has (spec.resourceClaims, status.resourceClaimStatuses, status.extendedResourceClaimStatus). A claim
-that no container names is the pod's all the same: networks are asked for that way.
+that no container names is the pod's all the same: it may be there for a network alone.
 """
 
 from __future__ import annotations

@@ -654,9 +654,9 @@ class Role(StrEnum):
 def role(call: cni.Call) -> Role:
     """Return what a call is for; raise Refused where kube-rdma can do nothing.
 
-    A meta-plugin's ADD has no previous result. Its later calls have that of kube-rdma, as the
-    runtime's have, so other verbs show nothing. Entries that were written before there was a mark
-    still exist.
+    A meta-plugin's ADD has no previous result. With other verbs meta-plugins and the runtime both
+    pass one, so it shows nothing. An ADD for eth0 with one comes by an entry from before there was
+    a mark.
     """
     if call.plugin != cni.PLUGIN:
         return Role.ADDRESSES

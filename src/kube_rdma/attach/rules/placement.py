@@ -154,7 +154,10 @@ class _CardChooser(Frozen):
     used: set[tuple[int, int]]  # places of shares that count one by one, and of their cards
 
     def choose(self, entry: MatchedEntry) -> Choice | None:
-        """Return share and card for a network; None if it needs no share and names none of them."""
+        """Return share and card for a network; None if it needs no share and names none of them.
+
+        Raise Refused if it needs one that is not left, or names a card that it may not use.
+        """
         resource, name = entry.network.resource, named(entry)
         if isinstance(entry.network, kinds.ForeignNetwork) and (
             resource is None or not any(self._offers(resource))

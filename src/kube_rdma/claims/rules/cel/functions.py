@@ -130,7 +130,10 @@ def kind(value: object) -> str:
 
 
 def operated(sign: str, left: Any, right: Any) -> object:
-    """Return the result of an arithmetic CEL operator; + also joins texts and lists."""
+    """Return the result of an arithmetic CEL operator; + also joins texts and lists.
+
+    Raise EvaluationError where there is none, NotEvaluated where kube-rdma does not compute it.
+    """
     if sign == "+" and type(left) is type(right) and isinstance(left, str | tuple):
         if len(left) + len(right) > _MOST_JOINED:
             raise NotEvaluated("such a long text or list is not evaluated")
