@@ -269,8 +269,8 @@ class IPPoolSpec(Typed):
         min_length=1, max_length=MOST_RANGES, examples=[[{"subnet": "10.0.0.0/24"}]]
     )
     """ranges are the subnets, or parts of them, that pods get addresses of. A NIC gets one address
-    of each family that the ranges for its rail have. Ranges of one pool cannot overlap. Without
-    perNode, IPv4 addresses that end in .0 are left out.
+    of each family that the ranges for its rail have. Ranges of one pool cannot overlap. IPv4
+    addresses that end in .0 are left out, but not with perNode.
     """
     excludes: Many[words.IpSpan] = Field((), max_length=MOST_EXCLUDES)
     """excludes are addresses that no pod gets: single addresses, subnets, or two ends with a dash.

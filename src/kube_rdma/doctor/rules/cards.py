@@ -320,7 +320,7 @@ def _lost_rails(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
-    """NCCL prints `GPU Direct RDMA Disabled`. Before kernel 5.12, without DMA-BUF, an error."""
+    """NCCL prints `GPU Direct RDMA Disabled`. Before kernel 5.12 (no DMA-BUF) it is an error."""
     survey = survey_of(seen)
     gpus = [gpu for gpu in survey.gpus if gpu.vendor == _GPU_VENDOR and gpu.driver == "nvidia"]
     modules = set(seen.modules or ())
@@ -341,7 +341,7 @@ def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
 
 
 def _open_fabric(seen: Observation) -> Iterator[Finding]:
-    """Formats of other device plugins open these files; data moves without them (SECURITY.md)."""
+    """Formats of other device plugins open `umad` and `issm`. Data moves without (SECURITY.md)."""
     for pool in verdict(seen).pools:
         names = [
             device.name

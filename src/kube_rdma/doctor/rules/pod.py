@@ -475,8 +475,8 @@ def _pool_refuses(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _waits(seen: doctor.Observation) -> Iterator[Finding]:
-    """The pod is Pending or Failed: its last warning Event. `not RDMA` begins a fault of another
-    kind.
+    """The pod is Pending or Failed: the last warning Event is shown. `not RDMA` begins a fault of
+    another kind.
     """
     pod = _pod(seen)
     problem, remedy = _refused(seen)

@@ -20,7 +20,7 @@ from kube_rdma.model import ipam
 Interval = tuple[int, int]  # first and last address as numbers, both in it
 NONE = ipam.Bits(0)
 _ALL = (1 << ipam.BLOCK_ADDRESSES) - 1
-_ZERO_EVERY = 256  # IPv4 addresses that end in .0 are not given, except in slices (whereabouts)
+_ZERO_EVERY = 256  # but for slices no IPv4 address that ends in .0 is given, as in whereabouts
 
 
 class Subpool(Frozen):

@@ -102,8 +102,8 @@ class ProbeSection(Typed):
     for the others.
     """
     failure_threshold: int | None = Field(None, ge=1)
-    """failureThreshold is how many looks in a row may fail before the container is ended. Left out:
-    120 for startupProbe, 3 for the others.
+    """failureThreshold is how many looks in a row have to fail until the probe counts as failed.
+    Left out: 120 for startupProbe, 3 for the others.
     """
     timeout_seconds: int | None = Field(None, ge=1)
     """timeoutSeconds is how many seconds a look may take. Left out: 30."""

@@ -96,7 +96,9 @@ CABLE = Finding.of(
     "node-1 mlx5_0 is in leaf-2 swp1, and belongs in leaf-1 swp1",
     "Plug it in where it belongs, or accept it as it is: kube-rdma fabric accept node-1",
 )
-VOLUME = Finding.of("device-volume", ("spec", "volumes", 0), "it shows all", "Take it out")
+VOLUME = Finding.of(
+    "device-volume", ("spec", "volumes", 0), "it shows all", "Remove the volume and its mount"
+)
 MISMATCH = Finding.of("network-shares", ("metadata",), "it needs 2", "Ask for 2 of rdma/nic")
 MODE_FAST = "policy.yaml: pools[0].mode is fast: write hca, shared, shared-multi or exclusive"
 TWO_PLUGINS = "two meta-plugins attach networks. Take one list out of /etc/cni/net.d."
