@@ -153,8 +153,8 @@ def _warning(tried: Sequence[Attempt]) -> Iterator[Sentence]:
     addressed = list(dict.fromkeys(step.link.name for step in takes if step.addresses))
     if addressed:
         yield Sentence(
-            f"{', '.join(addressed)} will have its addresses again afterwards, but not routes "
-            "that were added by hand."
+            f"{', '.join(addressed)} will have its addresses and routes again afterwards, but no "
+            "routes with several next hops."
         )
 
 

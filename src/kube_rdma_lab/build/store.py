@@ -4,7 +4,7 @@ Every builder of this folder asks the store for its artifact and hands over the 
 decide its content. Running labs hold what they use, so pruning cannot pull it from under them.
 
     ROOT/NAME/KEY/…            the artifact, with inputs.json that tells why it has this key
-    ROOT/NAME/.KEY.new         being made; left behind only by a builder that was killed
+    ROOT/NAME/.KEY.new         being made or removed; a process that was killed leaves it behind
     ROOT/NAME/.lock            one builder of NAME at a time
     ROOT/NAME/.first-seconds   how long the first build took, from empty caches
     ROOT/logs/NAME.log         what the last builder's programs printed

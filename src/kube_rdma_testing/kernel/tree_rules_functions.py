@@ -1,7 +1,7 @@
 """What no kernel can show of network functions and their interfaces: the fake kernel's refusals.
 
-The third part of tree_rules.py. It holds facts of drivers/pci and net/core, and one limit of the
-fake: an RDMA device's function has the interfaces of its ports only (no representors).
+It continues tree_rules.py with facts of drivers/pci and net/core, and one limit of the fake: an
+RDMA device's function has the interfaces of its ports only (no representors).
 """
 
 from __future__ import annotations

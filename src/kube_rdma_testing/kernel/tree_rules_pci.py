@@ -1,6 +1,6 @@
 """What no PCI tree can show: the fake kernel's refusals about places, virtual functions and GPUs.
 
-The second part of tree_rules.py, under the same rule: facts of drivers/pci only.
+It continues tree_rules.py under the same rule: it holds facts of drivers/pci only.
 """
 
 from __future__ import annotations

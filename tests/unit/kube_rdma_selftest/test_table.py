@@ -76,7 +76,7 @@ def test_a_dry_run_warns_of_what_will_be_interrupted_and_of_lost_routes():
     assert "routes" not in text.rpartition("Warning")[2]
     where = with_links(scene(card(2, virtual=True)), addresses=(ADDRESS,))
     addressed = trials(where, SelftestRequest(("ens2f0",), (TrialKind.TAKE,)))
-    assert "but not routes that were added by hand" in page_text(dry_run(addressed), 200)
+    assert "but no routes with several next hops" in page_text(dry_run(addressed), 200)
 
 
 def test_a_dry_run_of_nothing_promises_nothing():
