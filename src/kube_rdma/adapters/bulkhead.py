@@ -1,10 +1,10 @@
 """Puts walls between the parts of a program: an unexpected failure ends one part, not all of them.
 
-A program is a group of tasks, and an exception of one cancels the others. So every part runs in
+A program is a group of tasks, and an exception of one cancels the others. So each part runs in
 `kept`, which logs a failure, counts it and starts the part again. Work of one caller runs in
-`contained`, and work on one object of many in `ObjectWalls`. Only two things end a program:
-somebody asks it to end, or a part raises an error of the type `ends`. Such is a kubelet's folder
-that is gone, so that the container has to be made anew. Adapters and programs use it alike;
+`contained`, and work on one object of many in `ObjectWalls`. A program ends when somebody asks it
+to, or when a part raises an error of the type `ends`. Such is a kubelet's folder that is gone, so
+that the container has to be made anew. Adapters and programs use it alike; see
 docs/decisions/0013-liveness.md.
 """
 

@@ -1,6 +1,6 @@
 """Raises one error for whatever a gRPC call over a unix socket can end in.
 
-kubelet/rpc.py and runtime/cri.py call through it, and word its CallFailed for their callers.
+The modules of kubelet/ and runtime/cri.py call through it, and handle its CallFailed.
 """
 
 from __future__ import annotations

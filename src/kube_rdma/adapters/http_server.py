@@ -71,7 +71,7 @@ class HttpCaller:
         self._packs = self._wants_body = False
         self.peer = str(writer.get_extra_info("peername", ("",))[0])
         self.waits = True
-        """Whether it has sent no whole request since the last answer."""
+        """Whether no head of a request has come since the last answer."""
 
     async def head(self) -> HttpCall | None:
         """Return the head of the connection's next request, None at its end."""
@@ -143,8 +143,8 @@ LIMITS = HttpLimits(connections=64, seconds=10.0)
 class HttpServer:
     """An HTTP server that answers each path with what a function returns.
 
-    Unavailable becomes status 503 with its text. A failure of one connection is logged and counted,
-    and ends that connection alone. `option` is that of the command which names the address.
+    Unavailable becomes status 503 with its text. An unexpected error is logged and counted, and
+    ends the connection alone. `option` is that of the command which names the address.
     """
 
     def __init__(

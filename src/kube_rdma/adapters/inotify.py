@@ -41,8 +41,8 @@ def watching(
 
     `more` adds kinds of changes. The name is None when the kernel dropped events: anything may have
     changed. The iterator has every change since the context was entered. Raise what `refused` makes
-    of an OSError when the folder cannot be watched. The iterator raises Unavailable when the folder
-    is removed or moved away.
+    of an OSError when the folder cannot be watched, Unavailable when no inotify instance is left.
+    The iterator raises Unavailable when the folder is removed or moved away.
     """
     with open_inotify() as inotify:
         try:
@@ -57,7 +57,8 @@ def watching_file(path: Path) -> AbstractContextManager[AsyncIterator[object]]:
 
     The kubelet renews a ConfigMap by swapping a link beside the file (``..data``), an editor by a
     rename, a person by writing in place. So the file's folder is watched for every change, and the
-    caller reads the file and compares. Raise Refused when the folder cannot be watched.
+    caller reads the file and compares. Entering the context raises Refused when the folder cannot
+    be watched, Unavailable when no inotify instance is left.
     """
 
     def refused(error: OSError) -> Refused:

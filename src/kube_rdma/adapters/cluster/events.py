@@ -1,4 +1,4 @@
-"""Writes Events of Kubernetes (events.k8s.io/v1) about nodes and pods, where people look first.
+"""Writes Events of Kubernetes (events.k8s.io/v1) about objects of the API, where people look first.
 
 `tell` returns at once, whatever the API server does. Sentences wait in a bounded table, repeats of
 one share a place in it, and `run` writes them. At the API server repeats are one Event with a

@@ -1,4 +1,4 @@
-"""Nodes and pods of the cluster as model values: read, watched, labelled, tainted and evicted."""
+"""Reads Nodes and Pods as model values; changes Nodes, such as their labels, and evicts Pods."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Nodes:
         """Write the labels and annotations that `decide` wants changed; return what it wanted.
 
         Nothing is written where it wants nothing, or the node is gone. Raise Conflict when somebody
-        wrote the node since it was read. Needs the verbs get and patch of nodes.
+        wrote or deleted the node since it was read. Needs the verbs get and patch of nodes.
         """
         node = await self._cluster.get(NODE, name)
         change = decide(node_state(node)) if node else None

@@ -1,12 +1,12 @@
-"""Calls CNI plugins of others: ADD along a list, DEL back along it, CHECK.
+"""Calls CNI plugins of others: ADD and CHECK along a list, DEL back along it, STATUS of one.
 
     plugins = Plugins(HostPlugins(Path("/host"), PurePosixPath("/opt/cni/bin"), …))
     result = plugins.add(call, sandbox)
 
-attach/rules/foreign_plugins makes the calls, attach/executor journals them. What libcni does for a
-container runtime is done here for one interface. Plugins see the host's root, and the pod's
-namespace at the path that the runtime named. They compare the path between calls, and hand it to
-daemons. Plain functions that block; a program calls them in a thread. The fake host is
+attach/rules/foreign_plugins makes the CallPlugin steps, attach/executor journals them. What libcni
+does for a container runtime is done here for one interface. Plugins see the host's root, and the
+pod's namespace at the path that the runtime named. They compare the path between calls, and hand it
+to daemons. The functions block; a program calls them in a thread. The fake host is
 kube_rdma_testing/cni/plugins.py.
 """
 
@@ -229,8 +229,8 @@ def result(kind: str, answer: bytes) -> bytes:
 def addresses(kind: str, answer: bytes, interface: InterfaceName, netns: str) -> bytes:
     """Return an IPAM plugin's answer as a result with this interface, which has the addresses.
 
-    CHECK and DEL get this, as from any plugin that calls one. Raise Unavailable for an answer
-    without an address.
+    CHECK and DEL get this, as from any plugin that calls one. Raise Unavailable for an answer that
+    cannot be read or has no address.
     """
     try:
         is_given = bool(protocol.decoded_result(answer).addresses)

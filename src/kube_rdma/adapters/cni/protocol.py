@@ -1,4 +1,4 @@
-"""The bytes between the shim and the agent's socket; shim/agent.c is the other half.
+"""Encodes and decodes what shim and agent exchange on its socket; shim/agent.c is the other half.
 
     request   "krq1" zero, length of environment, length of input; environment; input
     answer    "kra1" exit code, length of output; output
@@ -7,8 +7,8 @@ Numbers have 32 bits and are big-endian. The pod's network namespace comes as a 
 the first byte. The shim never closes its half before it has the answer. Environment and input, the
 configuration, become a Call; results and errors become JSON.
 
-Bytes to values and nothing else; socket.py carries them. A fault of a call is Refused, and the
-table CODES has the code of the specification (1.1.0, "Error") that a runtime gets.
+socket.py carries the bytes. A fault of a call is Refused, and the tables PLACES and CODES have the
+code of the specification (1.1.0, "Error") that a runtime gets.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CODES: tuple[tuple[type[KubeError], cni.Code], ...] = (
 ENVIRONMENT, DOCUMENT, VERSION = "CNI environment", "CNI configuration", "cniVersion"
 PLACES = {ENVIRONMENT: cni.Code.ENVIRONMENT, DOCUMENT: cni.Code.DECODE, VERSION: cni.Code.VERSION}
 
-_MOST_MESSAGE, _MOST_DETAILS = 1000, 4000  # characters; an answer has at most 64 KiB of JSON
+_MOST_MESSAGE, _MOST_DETAILS = 1000, 4000  # characters; with them an error stays below 64 KiB
 _CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _INTERFACE = re.compile(r"(?!\.\.?$)[^/:\s]{1,15}")  # what the kernel takes (dev_valid_name)
 _NEEDS = {  # specification 1.1.0, "Parameters"
@@ -132,7 +132,10 @@ def result(wire: WireResult) -> cni.CniResult:
 
 
 def decoded_result(document: bytes) -> cni.CniResult:
-    """Return a plugin's CNI result, of version 0.3.0 or later; raise ValueError for others."""
+    """Return a plugin's CNI result, of version 0.3.0 or later; raise ValueError if unreadable.
+
+    One of an earlier version has no interfaces, addresses or routes then.
+    """
     try:
         return result(decoded(document, WireResult))
     except Undecodable as error:
@@ -144,7 +147,7 @@ def dns_of(document: bytes) -> cni.Dns | None:
     try:
         return _dns(decoded(document, _OnlyDns).dns)
     except Undecodable:
-        return None  # a form older than 0.3.0
+        return None  # not in the form of a result
 
 
 def append(document: dict[str, Any], made: cni.CniResult, version: str) -> None:
@@ -434,7 +437,7 @@ def _lean(config: bytes, document: _Config) -> bytes:
 
 
 def _annotations(document: _Config) -> tuple[tuple[str, str], ...] | None:
-    """Return the pod's annotations in a CNI configuration; None if they are not passed."""
+    """Return the pod's annotations that a marked configuration is passed; None without them."""
     if document.chain is not True or document.runtimeConfig is None:
         return None
     annotations = document.runtimeConfig.annotations

@@ -1,10 +1,11 @@
-"""Files by which agent and shim know of each other's work, for the time that the agent is away.
+"""Keeps files by which agent and shim know of each other's work while the agent is away.
 
-The agent keeps an empty file for every pod of its node that asks for something of kube-rdma. Where
-the runtime does not tell what a pod asks for, the shim lets the ADD of all others pass while the
-agent is away. The shim keeps an empty file for every DEL that was not answered; the agent does it
-when it is back. Names alone say everything, so no write can be torn (docs/decisions/0008-shim.md).
-The times of the agent's files tell a restarted agent since when something holds.
+The agent keeps an empty file for every pod of its node that asks for something of kube-rdma, and
+for every namespace with a prepared claim. Where the runtime does not tell what a pod asks for, the
+shim lets the ADD of all others pass while the agent is away. The shim keeps an empty file for every
+DEL that was not answered; the agent does it when it is back. Names alone say everything, so no
+write can be torn (docs/decisions/0008-shim.md). The times of the agent's files tell a restarted
+agent since when something holds.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ class AskingPods:
     """The list on disk of pods that the shim holds back while the agent is away.
 
     Pods are listed by namespace and name, not by UID: static pods have another UID in the API than
-    at the runtime. A pod of the same name that is made meanwhile asks for the same as its
-    predecessor.
+    at the runtime. A pod of the same name that is made meanwhile is taken to ask for the
+    same as its predecessor.
     """
 
     def __init__(self, path: Path = ASKING) -> None:
         self.path = path
 
     def keep(self, pods: frozenset[PodName]) -> None:
-        """Write this list of pods, and nothing else; raise Unavailable if that fails."""
+        """List these pods, and remove all others from disk; raise Unavailable if that fails."""
         kept = self.present()
         with _used(self.path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -54,7 +55,7 @@ class AskingPods:
                     (self.path / pod.namespace).rmdir()
 
     def since(self, pod: PodName) -> int | None:
-        """Return when a pod was first listed, in nanoseconds of the wall clock.
+        """Return since when a pod is listed, in nanoseconds of the wall clock.
 
         Return None if it is not listed. Raise Unavailable when the file cannot be looked at.
         """
@@ -70,14 +71,14 @@ class ClaimedNamespaces:
     """Namespaces whose pods the shim holds back while the agent is away.
 
     One is listed while a claim of it is prepared on the node. The pod that has the claim need not
-    say so: no annotation names it. The kubelet reports a second pod of a claim to nobody.
+    say so: no annotation names it. For a second pod of a claim the kubelet calls no driver.
     """
 
     def __init__(self, path: Path = CLAIMED) -> None:
         self.path = path
 
     def keep(self, namespaces: frozenset[str]) -> None:
-        """Write this list of namespaces, and nothing else; raise Unavailable if that fails."""
+        """List these namespaces, and remove all others; raise Unavailable if that fails."""
         with _used(self.path):
             kept = {each.name for each in self.path.iterdir()} if self.path.is_dir() else set()
             if kept == namespaces:

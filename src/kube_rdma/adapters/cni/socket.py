@@ -1,8 +1,8 @@
 """The agent's end of the shim: a unix socket that takes CNI calls and gives their answers.
 
-Each connection is one call. Sixty-four run at once, eight of them ADDs. A bounded number waits,
-calls that end something before those that begin it and namespaces in turns. The kernel's queue
-holds the rest, so a burst of pods costs time, never memory. Of a call that waits only the
+Each connection is one call. At most 64 run at once, eight of them ADDs (Limits). A bounded number
+waits, calls that end something before those that begin it and namespaces in turns. The kernel's
+queue holds the rest, so a burst of pods costs time, never memory. Of a call that waits only the
 environment is here. Its configuration, which a pod's author can make megabytes long, is read when
 its turn comes, of a few calls at once. Garbage, half a request or a client that hangs up harms
 nobody else; a client that hangs up while its call waits is not served. asyncio's streams drop
@@ -59,7 +59,7 @@ class Turns:
         self._taken = {True: 0, False: 0}  # by whether it begins something
         self._waiting: list[tuple[bool, int, int, str, asyncio.Future[None]]] = []
         self._numbers = count()
-        # of the call that was called last: a namespace has one turn in each
+        # The round of the call that was woken last; a namespace has one turn in each round.
         self._rounds = {True: 0, False: 0}
 
     @asynccontextmanager
@@ -171,7 +171,7 @@ class Limits(Frozen):
     """The numbers of calls that one CNI socket serves at once.
 
     ADDs share one loop and few threads. With fewer of them at once, the first are done sooner, and
-    all before their callers give up. Those that wait for other plugins do not count.
+    fewer callers give up. Those that wait for other plugins do not count.
     """
 
     running: int = 64  # calls
@@ -297,7 +297,7 @@ class CniSocket:
             await asyncio.get_running_loop().sock_sendall(connection, wire.answer(*answer))
 
     async def _answer(self, request: _Request) -> tuple[int, bytes] | None:
-        """Return exit code and output for a call; None if its configuration never arrives."""
+        """Return exit code and output for a call; None if the caller hangs up within it."""
         verb, version = None, ""
         try:
             async with self._reading:

@@ -1,10 +1,10 @@
-"""Model values to JSON and back, by a table of the name of each class on disk.
+"""Turns model values into JSON and back, by a table of the name of each class on disk.
 
 Model values are frozen, of plain types, and know nothing of a disk. There, a value is an object
 with its tag beside its keys. Both stand in a RecordForm, so that a class or a field may be renamed
 without a change on disk. A key that no form has is a later version's: decoding passes it by, and
 `carry` brings it back when the record is written again. Any other difference makes the whole record
-one that is not understood: in a tag, a word, a type, or a key that is missing.
+one that is not understood: in a tag, a word, a type, or a missing key of a field without default.
 """
 
 from __future__ import annotations

@@ -169,8 +169,8 @@ class ClaimPlugin:
     async def run(self) -> None:
         """Serve the kubelet until cancelled, then remove the socket.
 
-        Raise Refused when the socket cannot be made or its folder not be watched, Unavailable when
-        the folder is removed.
+        Raise Refused when the socket cannot be made or its folder not be watched. Raise Unavailable
+        when the folder is removed, or no inotify instance is left.
         """
         clock = asyncio.get_running_loop().time
         failures = 0

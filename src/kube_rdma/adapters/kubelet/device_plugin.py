@@ -154,7 +154,7 @@ class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
         """End every ListAndWatch cleanly, so that the kubelet closes the connection.
 
         Without it the kubelet would hold on to a connection whose server merely went silent.
-        `withdrawn` means that nobody serves the resource after this; then the last list is an empty
+        `withdrawn` means that this server does not register again; then the last list is an empty
         one. The end alone is not enough when two plugins of one name change places. The kubelet can
         then forget the client of a list that it goes on reading (runClient in
         pkg/kubelet/cm/devicemanager). The shares of that list would stay allocatable after its end,
@@ -255,7 +255,7 @@ def _not_offered(call: str) -> GRPCError:
 
 # The socket, kept whatever happens to it: what both ways of registration share.
 
-_CLOSE_SECONDS = 2.0  # how long a stop waits for the kubelet to hang up
+_CLOSE_SECONDS = 2.0  # of each of the two waits of a stop: for lists to end, for the hang-up
 
 
 class _RunningServer(Frozen):
@@ -316,8 +316,9 @@ class PluginServer(ABC):
     async def run(self) -> None:
         """Serve until cancelled, then remove the socket.
 
-        Raise Refused when the kubelet's folder cannot be watched. In an exception group raise
-        Refused when it cannot be written to, and Unavailable when it vanishes.
+        Raise Refused when the kubelet's folder cannot be watched, Unavailable when no inotify
+        instance is left. In an exception group raise Refused when it cannot be written to, and
+        Unavailable when it vanishes.
         """
         with watching(self._directory, self._watched_names()) as changes:
             async with asyncio.TaskGroup() as tasks:
@@ -515,7 +516,7 @@ class Registry(StrEnum):
     """The kubelet's folder in which a device plugin's socket is.
 
     DEVICE_PLUGINS: the agent calls the kubelet; every version has it. PLUGINS_REGISTRY: the kubelet
-    finds the agent; Kubernetes 1.12 and later.
+    finds the agent; Kubernetes 1.13 and later.
     """
 
     DEVICE_PLUGINS = "device-plugins"
@@ -525,7 +526,10 @@ class Registry(StrEnum):
 def serve(
     registry: Registry, folders: Folders, offer: Offer, handlers: PluginHandlers
 ) -> PluginServer:
-    """Return a server of `offer`, not yet running; raise Refused when the folder is not there."""
+    """Return a server of `offer`, not yet running.
+
+    Raise Refused for PLUGINS_REGISTRY when the kubelet's folder of that name is not there.
+    """
     if registry is Registry.DEVICE_PLUGINS:
         return DevicePlugin(folders.device_plugins, offer, handlers)
     if folders.plugins_registry is None:

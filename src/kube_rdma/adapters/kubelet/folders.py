@@ -2,7 +2,8 @@
 
 ``--root-dir`` moves pod-resources and plugins_registry, but not device-plugins: that path is a
 constant (k8s.io/kubelet, pkg/apis/deviceplugin/v1beta1/constants.go), which some distributions
-change. So each is looked for by itself, and a socket that is there beats a mere folder.
+change. So device-plugins is looked for by itself, and a root with a kubelet's socket goes before
+one with the folder alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kube_rdma.adapters import inotify
 from kube_rdma.model.holdings import RecordedGrant
 from kube_rdma.model.pools import ShareId
 
-# Sockets: one from another, and when a folder of them changes.
+# Sockets: how to tell one from another, and a watch of a folder of them.
 
 KUBELET_SOCKET = "kubelet.sock"
 
@@ -45,8 +46,8 @@ def watching(directory: Path, names: Collection[str]) -> Iterator[AsyncIterator[
     """Yield an iterator that yields when one of the files `names` came to `directory` or went.
 
     It sees every change since the context was entered, and yields also when events were lost. Raise
-    Refused when the directory cannot be watched; the iterator raises Unavailable when it is removed
-    or moved away.
+    Refused when the directory cannot be watched, Unavailable when no inotify instance is left. The
+    iterator raises Unavailable when the directory is removed or moved away.
     """
 
     def refused(error: OSError) -> Refused:

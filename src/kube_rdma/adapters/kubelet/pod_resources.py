@@ -51,7 +51,7 @@ class PodResources:
             self._line = None
 
     async def holdings(self) -> tuple[Holding, ...]:
-        """Return the devices that each container holds, in the kubelet's order.
+        """Return the devices of plugins that each container holds, in the kubelet's order.
 
         Since Kubernetes 1.34 only active pods are listed (KubeletPodResourcesListUseActivePods),
         before that also pods that have ended, with shares that others may hold by now. Init
@@ -61,7 +61,7 @@ class PodResources:
         return (await self.all_held()).shares
 
     async def all_held(self) -> NodeHoldings:
-        """Return the devices that containers hold, by device plugins and by claims.
+        """Return the devices that containers hold by device plugins and by claims, and the pods.
 
         The kubelet lists those of claims by default since 1.34
         (KubeletPodResourcesDynamicResources). Raise Unavailable when the kubelet does not answer.
@@ -77,7 +77,7 @@ class PodResources:
         )
 
     async def holdings_of(self, namespace: str, pod: str) -> tuple[Holding, ...]:
-        """Return the devices that a pod's containers hold, () for an unknown pod.
+        """Return the devices of plugins that a pod's containers hold, () for an unknown pod.
 
         Get is there since Kubernetes 1.27 and on by default since 1.34; without it all pods are
         listed. Raise Unavailable when the kubelet does not answer.

@@ -1,6 +1,6 @@
-"""Serves and asks gRPC over unix sockets with bounds: what comes in is whole, known and small.
+"""Serves gRPC over unix sockets with a bound for requests, and keeps connections for calls open.
 
-grpclib itself takes messages of any length and lets what it cannot decode end in a traceback.
+grpclib itself takes requests of any length and lets what it cannot decode end in a traceback.
 Requests is for what the kubelet asks, PluginRegistration for its plugin watcher, RpcConnection for
 what is asked again and again; grpc_calls.py has single calls.
 """

@@ -1,4 +1,4 @@
-"""Describes kube-rdma's own kinds, and NetworkAttachmentDefinitions."""
+"""Describes NodeReports and NetworkAttachmentDefinitions; makes other own kinds, and Leases."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _FINAL = (
     *("RegistryUnavailable", "SignatureValidationFailed"),
 )
 PULL_FAULTS = {word: word for word in _FINAL} | dict.fromkeys(_TRIES.split(", "), _TRIES)
-"""Reasons why a container waits for its image, and what to call them: tries have two words."""
+"""Names for reasons why a container waits for its image; ErrImagePull and back-off share one."""
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,4 +1,4 @@
-"""The API group of ResourceClaims on the wire (resource.k8s.io/v1, served since Kubernetes 1.34).
+"""Describes the API group of ResourceClaims (resource.k8s.io/v1, served since Kubernetes 1.34).
 
 Fields are those of k8s.io/api v0.36.3, resource/v1/types.go; those of gates that are off are not
 there. Where the model has the shape of the wire, its values are decoded directly. A quantity that
@@ -177,7 +177,7 @@ def resource_claim(stored: Stored[ResourceClaimSpec, ResourceClaimStatus]) -> mo
 
 
 def claim_of_template(stored: Stored[ClaimTemplateSpec, None]) -> model.ResourceClaim:
-    """Return the claim that a pod gets from a ResourceClaimTemplate."""
+    """Return the claim that a pod gets from a ResourceClaimTemplate, under the template's name."""
     return _unallocated(
         model.ClaimName(stored.namespace, stored.name, stored.uid), stored.spec.spec
     )

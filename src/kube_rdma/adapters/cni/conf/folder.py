@@ -1,9 +1,10 @@
-"""The folder of CNI configuration: read, changed as planned, and kept so when others rewrite it.
+"""Reads the folder of CNI configuration, changes it as planned, and keeps it so against rewrites.
 
-Every network plugin writes its file when it starts, and drops what was chained to it. So the folder
-is watched, and the plan is made again after each change. Two programs that undo each other's writes
-would never end: after each time the keeper waits longer, and reports it. Where a product may keep
-all others out of the folder (ConfPlan.guard), a write is reported only when it has stood a while.
+Many network plugins write their file when they start, and drop what was chained to it. So the
+folder is watched, and the plan is made again after each change. Two programs that undo each other's
+writes would never end: after each time the keeper waits longer, and reports it. Where a product may
+keep all others out of the folder (ConfPlan.guard), a write is reported only when it has stood a
+while.
 """
 
 from __future__ import annotations

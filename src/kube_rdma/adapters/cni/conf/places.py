@@ -1,4 +1,4 @@
-"""Folders in which a node's container runtime looks for CNI, by the runtime's own configuration.
+"""Finds the folders in which a node's container runtime looks for CNI, by its own configuration.
 
 Distributions differ, and change between releases, so the configuration of their containerd or CRI-O
 counts. Only where no such file names a folder that exists, usual folders are tried. The agent asks
@@ -202,7 +202,7 @@ def shim(folder: Path = SHIMS) -> bytes:
 
 
 def install(content: bytes, folder: Path) -> bool:
-    """Write the shim under all of its names; return whether one was missing or had other content.
+    """Write the shim under all of its names; return whether one was missing or differed.
 
     Raise Unavailable when it cannot be written.
     """

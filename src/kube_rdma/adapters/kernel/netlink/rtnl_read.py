@@ -169,16 +169,20 @@ def dynamic_addresses(netlink: codec.Netlink) -> frozenset[tuple[int, Address]]:
 
 
 def seen_routes(netlink: codec.Netlink, links: Iterable[SeenLink]) -> tuple[AddRoute, ...]:
-    """Return the unicast routes over these links, of every table but the local one."""
+    """Return the unicast routes over these links, of every table but the local one.
+
+    A route of several next hops is left out.
+    """
     names = {link.index: link.name for link in links}
     payloads = netlink.ask(_GETROUTE, _ROUTE.pack(*[0] * 9), dump=True)
     return tuple(route for payload in payloads for route in decode_route(payload, names))
 
 
 def link_ways(netlink: codec.Netlink, links: Iterable[SeenLink]) -> tuple[LinkWays, ...]:
-    """Return the routes and rules over each of these links; leave out links without any.
+    """Return each link's routes, and the rules for its addresses; leave out links without any.
 
-    A route of several next hops names no single link, and is left out.
+    Routes that the kernel or router advertisements make are left out. So is a route of several next
+    hops, which names no single link.
     """
     links = tuple(links)
     names = {link.index: link.name for link in links}
@@ -295,7 +299,8 @@ def decode_route(
 ) -> Iterator[AddRoute]:
     """Yield the route of one answer to GETROUTE, if it is over one of these interfaces.
 
-    Without `automatic`, routes that the kernel or router advertisements make are left out.
+    A route of the local table is left out. Without `automatic`, routes that the kernel or router
+    advertisements make are left out.
     """
     route = decode_unicast(payload)
     if route is None or route.out not in names or route.table == _LOCAL:

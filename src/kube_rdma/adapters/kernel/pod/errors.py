@@ -1,6 +1,6 @@
 """Makes the errors of failed Steps: who has to act, and what to do.
 
-One table from the kernel's errno to the remedy; the fake makes its errors with the same functions.
+A table leads from the kernel's errno to the remedy; the fake uses the same functions.
 Where the kernel gives a number and no sentence, the values of the Step say what it means.
 """
 
@@ -81,9 +81,9 @@ def invalid_link(step: steps.MakeLink, parent_mtu: int, hardware: int) -> Refuse
 
 
 def busy_parent(act: str, step: steps.MakeLink, error: Unavailable) -> Unavailable | None:
-    """Return the error for EBUSY on a new link: its parent has links of another kind.
+    """Return the error for EBUSY on a new macvlan or ipvlan: its parent has another use.
 
-    Return None for another error. See netdev_is_rx_handler_busy in macvlan_port_create and
+    Return None for another error or kind. See netdev_is_rx_handler_busy in macvlan_port_create and
     ipvlan_port_create. It may end by itself.
     """
     other = {"macvlan": "ipvlan", "ipvlan": "macvlan"}.get(step.kind.value)

@@ -1,8 +1,8 @@
 """Makes and removes links, addresses, routes and rules of one pod, and sets its sysctls.
 
-Two sockets: one bound to the node's namespace, one to the pod's. steps.py calls these methods, one
-for each Step; requests are rtnl_write's, looks rtnl_read's. The usual way is asked for first, and
-only a refusal makes it look for what stands in the way.
+PodLinks has two sockets: one bound to the node's namespace, one to the pod's. steps.py calls a
+method for each Step; requests are rtnl_write's, looks rtnl_read's. What makes or sets a link sends
+its request first, and looks for what stands in the way after a refusal.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PodLinks(Frozen):
         _send(self.pod, rename, f"naming {step.kind} {step.name}")
 
     def _send_new(self, step: steps.MakeLink) -> None:
-        """Request a new link; its parent's index is looked up in the pod's namespace."""
+        """Request a new link; the index of a parent inside the pod is looked up there."""
         if not step.inside:
             _send(self.node, rtnl_write.make_link(step, self.namespace))
             return
@@ -135,7 +135,7 @@ class PodLinks(Frozen):
         _send(self.pod, request, f"the address {step.address}/{step.prefix} on {step.name}")
 
     def add_route(self, step: steps.AddRoute) -> None:
-        """Add a route, or replace another to the same destination."""
+        """Add a route, or replace that of the same destination, table and metric."""
         request = rtnl_write.add_route(step, self.link(step.name).seen.index)
         _send(self.pod, request, f"the route to {step.to} over {step.name}")
 
@@ -216,7 +216,7 @@ class PodLinks(Frozen):
         return pick(rtnl_read.interfaces(self.node), step, step.link.name)
 
     def link(self, name: InterfaceName) -> rtnl_read.Interface:
-        """Return a link of the pod by name; raise Unavailable if the pod has none of it.
+        """Return a link of the pod by name; raise Unavailable if the pod has none.
 
         Links are cached until one changes.
         """
@@ -282,14 +282,14 @@ def restore_on_node(node: Netlink, undo: steps.GiveBackLink) -> None:
     act = f"restoring {undo.link.name} on the node"
     try:
         if (now.mtu, now.mac) != (undo.mtu, _mac_of(here, undo)) or (renamed and not taken):
-            if now.up:  # a name cannot be changed meanwhile before Linux 6.2, a MAC of many drivers
+            if now.up:  # while up, it takes no name before Linux 6.2, nor a MAC with many drivers
                 _send(node, rtnl_write.set_down(now.index))
             if renamed and not taken:
                 taken = not _rename(node, here, undo.link.name)
             _restore(node, here, undo)
         elif now.up != undo.up:
             _send(node, rtnl_write.restore_link(now.index, None, None, up=undo.up))
-        for address, prefix in undo.addresses:  # one that is there is taken again for nothing
+        for address, prefix in undo.addresses:  # one that it has already stays as it is
             step = steps.AddAddress(undo.name, address, prefix)
             _send(node, rtnl_write.add_address(step, now.index))
         # A link that is down has no routes (fib_create_nexthop wants IFF_UP,
@@ -453,7 +453,10 @@ class PodSysctls:
                 raise judged(step.path, step.value, error) from error
 
     def read(self, path: str) -> str | None:
-        """Return the value of a sysctl, None if it cannot be read."""
+        """Return the value of a sysctl, None if it cannot be read.
+
+        Raise Refused as check_path does, and as open_inside where the namespace cannot be entered.
+        """
         try:
             with self._opened(path, os.O_RDONLY) as descriptor:
                 return os.read(descriptor, 4096).decode(errors="replace").strip()

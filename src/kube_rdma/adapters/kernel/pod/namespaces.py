@@ -1,8 +1,8 @@
-"""The one way into another network namespace.
+"""Enters another network namespace for a moment; no other module of kube_rdma does.
 
-Nothing of kube-rdma stays inside a pod's namespace. A thread of its own enters, opens descriptors
-or reads there, and ends; a descriptor stays bound to that namespace and is used from outside. No
-other code changes namespace. setns(2) with CLONE_NEWNET moves the calling thread alone (nsproxy,
+No thread of kube-rdma stays inside a pod's namespace. A thread of its own enters, opens descriptors
+or reads there, and ends; a descriptor stays bound to that namespace and is used from outside.
+setns(2) with CLONE_NEWNET moves the calling thread alone (nsproxy,
 per task), so a thread that ends has nothing to go back to.
 """
 

@@ -1,9 +1,9 @@
 """Reads the counters of RDMA devices from the files of a sysfs: the node's, or that of a pod.
 
 It is asked at every scrape. So it walks each path once, reads through descriptors of folders, and
-lists a folder of counters only where it is new. What a driver does not have, what it refuses to say
-and what vanishes on the way costs its own value and nothing else. Which series follow is
-metrics/rules' business; names and units of files are those of
+lists a folder of counters only where it is new, and every LISTED_LOOKS rounds. What a driver does
+not have, what it refuses to say and what vanishes on the way costs its own value and nothing else.
+Which series follow is metrics/rules' business; names and units of files are those of
 Documentation/ABI/stable/sysfs-class-infiniband. The agent also reads the states of InfiniBand ports
 alone, which the kernel does not announce.
 """
@@ -91,7 +91,7 @@ class CounterFiles:
         return readings
 
     def _count_gids(self, root: int, readings: CounterReadings) -> None:
-        """Count the used GIDs of some ports for the next round, ports without a count first."""
+        """Count the used GIDs of the ports that have waited longest, for the next round."""
         self._looks += 1
         ports = [(device.name, port.number) for device in readings.devices for port in device.ports]
         self._turns = {port: self._turns.get(port, 0) for port in ports}
