@@ -1,1 +1,1 @@
-"""Neighbour: files that somebody else writes, such as a mounted ConfigMap."""
+"""Files for other programs, or by them: device information, bundles, os-release, neighbours."""

@@ -1,4 +1,4 @@
-"""The rdma controller of control groups: what a pod may take of each RDMA device.
+"""Reads and sets what a pod may take of each RDMA device: the rdma controller of control groups.
 
 The files are `rdma.max` and `rdma.current` of the pod's group (Linux Documentation/admin-guide/
 cgroup-v2.rst, "RDMA"; kernel/cgroup/rdma.c). A line is `rxe0 hca_handle=2 hca_object=max`. Both
@@ -7,7 +7,7 @@ line does not count. In-tree all do, for the core registers them (drivers/infini
 What a process makes is counted in its group and in all groups above; beyond a limit verbs fail with
 EAGAIN. The limits of a device end when it is unregistered: a driver's restart takes them along.
 
-Nobody else writes these files. The kubelet and runc switch every controller on in the groups that
+The kubelet does not write these files. It and runc switch every controller on in the groups that
 they make (opencontainers/cgroups v0.0.6 fs2/create.go). Where that has not been done it is done
 here, down to the pod's parent.
 """
@@ -27,7 +27,7 @@ HOST_CGROUPS = PurePosixPath("/sys/fs/cgroup")
 
 
 class HostCgroups:
-    """The files of the node's control groups. All methods raise OSError.
+    """The files of the node's control groups. Methods that read or write raise OSError.
 
     Paths are relative to `root`, whose own path is "".
     """

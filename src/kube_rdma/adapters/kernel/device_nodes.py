@@ -1,4 +1,4 @@
-"""Device nodes of the cards, below /dev/infiniband, and when they come and go.
+"""Finds missing device nodes of cards, and watches nodes in /dev/infiniband come and go.
 
 A device can be there before its node is: devtmpfs makes the node, and udev may rename it. The
 folder itself appears with the first RDMA module. Where the host's /dev is mounted for it, the agent

@@ -1,4 +1,4 @@
-"""What ethtool shows of an interface: its statistics (`-S`) and private flags, in drivers' words.
+"""Reads an interface's ethtool statistics (`-S`) and private flags, under its driver's names.
 
 doctor/rules/errors says which statistics tell of a bad cable or of a pause storm, for sysfs has no
 file of them. fabric/neighbours asks whether a card's firmware takes LLDP frames. Numbers and

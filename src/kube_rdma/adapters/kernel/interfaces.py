@@ -1,4 +1,4 @@
-"""Decides which network interface belongs to which RDMA device and port; nothing else does.
+"""Decides which network interface belongs to which RDMA device and port.
 
 sysfs/devices.py and link_view.py ask here with what they read. A PCI function has more than one
 interface where it has several ports (dev_port), or an IPoIB child stands beside its parent. So it

@@ -72,10 +72,11 @@ def with_links(survey: Survey, ask: Callable[[], LinkView | None]) -> Survey:
 def merge(survey: Survey, view: LinkView) -> Survey:
     """Return one survey of what sysfs and RDMA netlink show of the same kernel.
 
-    Netlink wins where both speak. Its port states and firmware are of one moment, where sysfs files
-    are read one after the other. It names a port's interface, only in this namespace, where from
-    sysfs it has to be inferred. The namespace mode is netlink's alone, and sysfs keeps the rest. A
-    device that only one of them shows is a fault, never silently gone.
+    Netlink wins where both speak, but for some interfaces (as_named). Its port states and firmware
+    are of one moment, where sysfs files are read one after the other. It names a port's interface,
+    only in this namespace, where from sysfs it has to be inferred. The namespace mode is netlink's
+    alone, and sysfs keeps the rest. A device that only one of them shows is a fault, never silently
+    gone.
     """
     links = {link.name: link for link in view.devices}
     managing = {link.name for link in view.devices if link.smi}

@@ -1,7 +1,7 @@
 """Reads /proc for the doctor: modules, neighbours, and the limits and rights of a process.
 
-The survey is read from sysfs and netlink instead. A file that cannot be read is an Unavailable, so
-nothing that was not seen looks like something that is not there.
+The survey is read from sysfs and netlink instead. Most functions raise Unavailable for a file that
+cannot be read, so that what was not seen does not look like something that is not there.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read_neighbours(proc: Path = Path("/proc")) -> tuple[ObservedNeighbour, ...]
 def read_settings(
     paths: tuple[str, ...], proc: Path = Path("/proc")
 ) -> tuple[tuple[str, str], ...]:
-    """Return the values of these sysctls, without those that do not exist."""
+    """Return the values of these sysctls, without those that do not exist or cannot be read."""
     settings = []
     for path in paths:
         with suppress(Unavailable):
@@ -120,7 +120,7 @@ def pinned(pid: int, proc: Path = Path("/proc")) -> int:
 
 
 def program(pid: int, proc: Path = Path("/proc")) -> str:
-    """Return the name of a process or a thread, "" if it has ended."""
+    """Return the name of a process or a thread, "" if it has ended or cannot be read."""
     try:
         return plain(_read(proc / str(pid) / "comm").strip())
     except Unavailable:

@@ -1,7 +1,7 @@
 """Writes series as Prometheus reads them: its text format, version 0.0.4, by prometheus-client.
 
 This is the oldest format, which every scraper reads; OpenMetrics has nothing that these families
-need. The library writes each line once, when its series is new. From then on the line is kept, and
+need. Lines of gauges and counters are kept: the library writes one when its series is new, and then
 only a value that changed is written anew. Of a node with 250 functions a scrape has 21,000 lines.
 """
 

@@ -1,4 +1,4 @@
-"""Serves the whole metrics of an agent on a socket, for commands in its own container alone.
+"""Serves the whole metrics of an agent on a socket, for commands in its own pod alone.
 
 `kube-rdma top` runs `kube-rdma top scrape` there by exec, so that names of pods need no open port.
 /dev/shm belongs to the agent's pod, and can be written where the container's root cannot.

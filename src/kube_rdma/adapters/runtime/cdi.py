@@ -24,7 +24,7 @@ CDI_FOLDER = Path("/var/run/cdi")
 VERSION = "0.5.0"  # the first whose device names may begin with a digit, as PCI addresses do
 
 _PREFIX, _ENDING = "kube-rdma-", ".json"
-_SHARED = "kube-rdma_"  # another beginning: no file of a binding, so none that is forgotten
+_SHARED = "kube-rdma_"  # of files that belong to no binding, which `remove` and `present` pass by
 _CLAIM = f"{_SHARED}claim-"
 _FILE = re.compile(rf"{_PREFIX}(?P<container>.+)-(?P<nonce>[a-z0-9]+)\.json")
 # CNI_CONTAINERID as the CNI specification allows it; the length keeps file names below 255.

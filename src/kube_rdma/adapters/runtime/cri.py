@@ -1,8 +1,7 @@
 """Asks the container runtime who it is, where it looks for CDI and CNI, and what it has and made.
 
-Five calls of the CRI v1 of the many that the kubelet makes; none changes anything.
-attach/rules/late_binding decides whether CDI devices reach a container, attach/rules/repair which
-sandbox lacks its network.
+It makes five calls of the CRI v1, none of which changes anything. attach/rules/late_binding decides
+whether CDI devices reach a container, attach/rules/repair which sandbox lacks its network.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Netlink as a wire: messages, attributes, one request and its answer.
+"""Encodes and decodes netlink messages and attributes; sends requests and returns their answers.
 
 The modules beside it speak through it; it knows no family of its own. Encoding, decoding and
 judging an answer are pure functions over bytes, the socket at the end only carries them. Layout and

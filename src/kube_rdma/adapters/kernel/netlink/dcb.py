@@ -1,6 +1,6 @@
 """Reads PFC, trust and ECN of an interface, by Data Center Bridging netlink and sysfs.
 
-`kube-rdma doctor` alone asks; doctor/rules/errors judges. Numbers and layouts are those of
+The doctor and `devices --record` ask; doctor/rules/errors judges. Numbers and layouts are those of
 include/uapi/linux/dcbnl.h; what fills them is dcbnl_ieee_fill in net/dcb/dcbnl.c. Reading needs no
 capability. ECN of RoCE stands in files of MLNX_OFED and DOCA alone; the kernel's own driver has
 none.

@@ -1,7 +1,7 @@
 """Makes and removes soft RDMA devices, and moves RDMA devices: RDMA netlink, the writing half.
 
 pod/steps.py asks it. Numbers: include/uapi/rdma/rdma_netlink.h; what they do:
-drivers/infiniband/core/ nldev.c (nldev_newlink, nldev_dellink, nldev_set_doit), device.c
+drivers/infiniband/core/nldev.c (nldev_newlink, nldev_dellink, nldev_set_doit), device.c
 (ib_device_set_netns_put). A soft device is made in the namespace of the socket, on the interface of
 that namespace.
 
@@ -39,7 +39,7 @@ _END_PATIENCE, _PAUSE = 5.0, 0.02  # seconds
 
 
 def devices(netlink: Netlink) -> tuple[LinkDevice, ...]:
-    """Return the namespace's RDMA devices with ports; interfaces elsewhere have no name."""
+    """Return the namespace's RDMA devices with ports; interfaces of other namespaces are None."""
     rdma_devices = []
     for device in _listed(netlink):
         try:

@@ -1,6 +1,6 @@
 """Reads and sets virtual functions through their physical one, by routing netlink.
 
-Between pod/steps.py and the node's socket. A setting that is right already is not set again, since
+pod/steps.py and sriov/functions.py call it. A setting that is right already is not set again, since
 many a driver resets the function for each. Each is a message of its own, so that a refusal says
 which one it was. Structs and numbers: include/uapi/linux/if_link.h; what they do: rtnl_fill_vfinfo
 and do_setvfinfo in net/core/rtnetlink.c.

@@ -1,4 +1,4 @@
-"""Encodes Steps as requests to routing netlink, one message for each act where that is so.
+"""Encodes Steps, and what undoes them, as requests to routing netlink.
 
 pod/links.py sends them. Numbers: include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, fib_rules.h,
 netlink.h; what they do: net/core/rtnetlink.c (rtnl_newlink, do_setlink), net/core/fib_rules.c.
@@ -166,7 +166,7 @@ def add_address(step: steps.AddAddress, index: int) -> NetlinkRequest:
 
 
 def add_route(step: steps.AddRoute, index: int) -> NetlinkRequest:
-    """Return the request that adds a route, or replaces one to the same destination."""
+    """Return the request that adds a route, replacing one of its destination, table and metric."""
     attributes = [Attribute(_RTA_DST, step.to.network_address.packed)] if step.to.prefixlen else []
     attributes.append(_u32(_RTA_OIF, index))
     attributes += [Attribute(_RTA_GATEWAY, step.via.packed)] if step.via else []

@@ -1,8 +1,9 @@
 """Waits for GIDs, and counts them: an attachment is done when verbs can use its address.
 
 The kernel makes GIDs in a work queue some time after the address (drivers/infiniband/core/
-roce_gid_mgmt.c) and announces none. So the table in sysfs is read again and again, for a bounded
-time. Format: Documentation/ABI/stable/sysfs-class-infiniband. sysfs/pod.py says which sysfs it is.
+roce_gid_mgmt.c), and announces them as events of verbs alone. So the table in sysfs is read again
+and again, for a bounded time. Format: Documentation/ABI/stable/sysfs-class-infiniband. sysfs/pod.py
+says which sysfs it is.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _FIRST_PAUSE, _LAST_PAUSE, _GROWTH = 0.005, 0.05, 1.5  # seconds
 _EMPTY = "0000:0000:0000:0000:0000:0000:0000:0000"
 _GAP = 16  # empty entries in a row that usually end a table
 _VERSIONS = 2  # of RoCE at most, each has its entry of an address
-_EVERY = 4  # so often a look goes to the table's very end all the same
+_EVERY = 4  # each look of this number goes to the table's very end all the same
 
 
 class GidEntry(Frozen):

@@ -1,9 +1,9 @@
 """Binds the driver of a virtual function anew, and awaits its port and partitions: InfiniBand.
 
-Between pod/steps.py and /sys. mlx5 asks for the GUIDs of a function when it probes, so new ones
-count from the next binding on. Unbinding ends the RDMA device and the interface, wherever they are,
-and binding makes them on the node, under names that udev may change yet. One change of a card at a
-time, with the lock of functions.py. Documentation/ABI/testing/sysfs-bus-pci (bind, unbind),
+pod/steps.py calls it. mlx5 asks for the GUIDs of a function when it probes, so new ones count from
+the next binding on. Unbinding ends the RDMA device and the interface, wherever they are, and
+binding makes them on the node, under names that udev may change yet. The lock of functions.py
+allows one change of a card at a time. Documentation/ABI/testing/sysfs-bus-pci (bind, unbind),
 sysfs-class-infiniband (node_guid, state, pkeys); fake: kube_rdma_testing/kernel/network_rdma.py.
 """
 

@@ -36,8 +36,8 @@ Word = TypeVar("Word", bound=StrEnum)
 DEVICES = "class/infiniband"
 
 # Drivers whose interface is another function's: erdma_enum_and_get_netdev (hw/erdma/erdma_main.c),
-# pvrdma_pci_probe (hw/vmw_pvrdma/pvrdma_main.c). None: a soft device. Of all others it lies beside
-# the device, or in a pod, and there has a name that may be another one's here.
+# pvrdma_pci_probe (hw/vmw_pvrdma/pvrdma_main.c). None: a soft device. The interface of any other
+# device is beside it in sysfs, or in a pod, under a name that another interface may have here.
 INTERFACE_ELSEWHERE = (None, "erdma", "vmw_pvrdma")
 
 _GUID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){3}")

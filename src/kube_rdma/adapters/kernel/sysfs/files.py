@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-PAGE = 4096  # a sysfs file never holds more than one page (Documentation/filesystems/sysfs.rst)
+PAGE = 4096  # a text file of sysfs has one page at most (Documentation/filesystems/sysfs.rst)
 
 # A FIFO in a recorded tree must not block, and an attribute of a real sysfs is never a link.
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC

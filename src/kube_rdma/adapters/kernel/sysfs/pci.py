@@ -3,8 +3,8 @@
 netdev.py asks for the position of each RDMA device and for the network functions; devices.py takes
 the GPUs from here. Names and formats: drivers/pci/pci-sysfs.c, drivers/pci/iov.c,
 Documentation/ABI/testing/sysfs-bus-pci. A card can have hundreds of virtual functions, so a
-function is read once. Of a virtual one no file is read whose content follows from its physical one.
-The doctor and the metrics read links, which no survey has.
+function is read once. Of virtual ones some files are not read, such as the class, which is that of
+their card. The doctor and the metrics read links, which no survey has.
 """
 
 from __future__ import annotations

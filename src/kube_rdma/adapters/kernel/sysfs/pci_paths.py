@@ -1,7 +1,6 @@
 """Reads what decides how data goes between card and GPU: ACS of PCIe ports, domains of an IOMMU.
 
-`kube-rdma doctor` alone asks, and gets its values. No survey has them, and no other command loads
-them.
+The doctor asks for them; no survey has them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads what NCCL's topology file says of PCI functions, links and processors.
 
-Asked when a topology file is made, not by the survey, which needs none of it. Files: drivers/pci/
-pci-sysfs.c, drivers/base/node.c (cpumap), /proc/cpuinfo (arch/x86/kernel/cpu/proc.c). NCCL reads
-the same ones (src/graph/xml.cc, ncclTopoGetXmlFromSys, ncclTopoGetXmlFromCpu).
+It is asked when a topology file is made, not by the survey, which needs none of it. Files:
+drivers/pci/pci-sysfs.c, drivers/base/node.c (cpumap), /proc/cpuinfo (arch/x86/kernel/cpu/proc.c).
+NCCL reads the same ones (src/graph/xml.cc, ncclTopoGetXmlFromSys, ncclTopoGetXmlFromCpu).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads a sysfs tree that may be wrong: recorded, half there, or changing while it is read.
 
 The second step of the survey: bytes and names from `files.py` or `recorded_text.py` become text and
-places. Whatever cannot be read becomes a Fault instead of an exception. What the texts mean is
-devices.py's business.
+places. What cannot be read becomes a Fault instead of an exception; what is optional may be
+missing. What the texts mean is devices.py's business.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SysfsTree:
         self.faults: list[Fault] = []
 
     def blame(self, path: str, reason: str) -> None:
-        """Add the fault that the file at `path` could not be understood."""
+        """Add a fault of the file at `path`, with its reason."""
         self.faults.append(Fault(path, reason))
 
     def text(self, path: str, *, required: bool = True) -> str | None:
