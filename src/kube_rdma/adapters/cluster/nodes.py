@@ -113,7 +113,7 @@ class Nodes:
 def _written(before: NodeCondition | None, after: NodeCondition | None) -> dict[str, str]:
     """Return the entry of the condition in a strategic merge patch; `after` of None deletes it.
 
-    lastTransitionTime is set only where the status changed.
+    lastTransitionTime is set only where the status changed, or there was none.
     """
     entry = {"type": CARDS_HEALTHY}
     if after is None:

@@ -1,4 +1,4 @@
-"""The agent's end of the shim: a unix socket that takes CNI calls and gives their answers.
+"""Serves the shim's CNI calls on a unix socket of the agent, and answers them.
 
 Each connection is one call. At most 64 run at once, eight of them ADDs (Limits). A bounded number
 waits, calls that end something before those that begin it and namespaces in turns. The kernel's

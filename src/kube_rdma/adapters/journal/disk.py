@@ -1,4 +1,4 @@
-"""The few acts of the journal on a folder, so that a test can let each fail or be the last one.
+"""Does the few acts of the journal on a folder; a test can let each fail or be the last one.
 
 FakeDisk (kube_rdma_testing/disk.py) stands for it, and forgets on a crash what was not synced. The
 order of the steps, which makes a record durable, is decided in journal.py alone.

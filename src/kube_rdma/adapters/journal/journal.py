@@ -1,4 +1,4 @@
-"""Durable records: what the agent must still know after a crash is written here before it acts.
+"""Keeps durable records: what the agent must know after a crash is written before it acts.
 
 One file per record, `NAME.json`, made beside its place and renamed into it, so that a record is
 there whole or not at all. Values go in and come out typed. The JSON around them carries the version

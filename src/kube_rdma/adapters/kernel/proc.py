@@ -1,7 +1,7 @@
 """Reads /proc for the doctor: modules, neighbours, and the limits and rights of a process.
 
 The survey is read from sysfs and netlink instead. Most functions raise Unavailable for a file that
-cannot be read, so that what was not seen does not look like something that is not there.
+cannot be read, so that what was not seen does not look as if it were not there.
 """
 
 from __future__ import annotations

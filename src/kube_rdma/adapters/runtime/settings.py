@@ -115,7 +115,7 @@ class ClaimFiles:
 
 
 class Shelf:
-    """A folder with subfolders of settings files, by name, which are never removed."""
+    """A folder with subfolders of settings files, by name; it removes none."""
 
     def __init__(self, path: Path, mode: int) -> None:
         self._path = path

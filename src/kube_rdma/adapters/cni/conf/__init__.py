@@ -1,1 +1,1 @@
-"""The CNI configuration and the CNI binaries of the host."""
+"""Finds and keeps the CNI configuration and the CNI binaries of the host."""

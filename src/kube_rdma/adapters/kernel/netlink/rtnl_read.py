@@ -54,7 +54,7 @@ _Attributes = Mapping[int, bytes]
 
 
 class Interface(Frozen):
-    """A link with attributes that only this adapter needs, such as its permanent MAC.
+    """A link with attributes that a SeenLink lacks, such as its permanent MAC.
 
     `alternative_names` are further names (``ip link property``), which systemd gives to cards. No
     link of the namespace can get such a name, not even this one.
@@ -126,7 +126,8 @@ def seen_links(netlink: codec.Netlink) -> tuple[SeenLink, ...]:
 def seen_named(netlink: codec.Netlink, names: Iterable[str]) -> tuple[SeenLink, ...]:
     """Return the links of these names that exist, with their addresses.
 
-    Only these links are asked for, so other links cost nothing. `netlink` is made strict.
+    Only these links are asked for, so other links cost nothing (since Linux 4.20). `netlink` is
+    made strict.
     """
     netlink.be_strict()
     links = [one.seen for name in names if (one := interface_named(netlink, name))]

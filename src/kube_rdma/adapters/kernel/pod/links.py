@@ -218,7 +218,7 @@ class PodLinks(Frozen):
     def link(self, name: InterfaceName) -> rtnl_read.Interface:
         """Return a link of the pod by name; raise Unavailable if the pod has none.
 
-        Links are cached until one changes.
+        Links are cached until a method makes, moves, sets or removes one.
         """
         if name not in self._seen:
             link = rtnl_read.interface_named(self.pod, name)

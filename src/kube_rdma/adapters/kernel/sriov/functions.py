@@ -1,7 +1,7 @@
 """Makes and removes the virtual functions of a card, and gives them addresses from the beginning.
 
 pools/rules/functions plans a SetFunctions, agent runs it here in a thread, one change of a card at
-a time. The kernel takes a number in sriov_numvfs only where there is none (sriov_numvfs_store,
+a time. The kernel takes a number in sriov_numvfs only while that is 0 (sriov_numvfs_store,
 drivers/pci/iov.c), so a change goes by way of zero. Where functions get addresses, the kernel binds
 no drivers until they have them: drivers ask for them once. Whoever else changes a card may lock its
 folder in sysfs likewise; against others the number is read again under the lock.

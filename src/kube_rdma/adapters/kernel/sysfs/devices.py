@@ -60,9 +60,9 @@ _SPELLINGS = {"<unknown>": "UNKNOWN"}
 def read_survey(root: SysfsRoot | SysfsTree, *, brief: bool = False) -> Survey:
     """Return all that a sysfs tree shows of RDMA devices, functions, interfaces and GPUs.
 
-    `root` is the tree, or one that is open already. With `brief`, only the first used entry of each
-    GID table is read, by which a port has an address. A table has hundreds of entries, each a file,
-    and a node a thousand tables.
+    `root` is the tree, or one that is open already. With `brief`, only the first entry of a GID
+    table is read, where that is used: it shows that a port has an address. A table has hundreds of
+    entries, each a file, and a node a thousand tables.
 
     A tree without class/infiniband has no devices, which is not a fault. The namespace mode is not
     in sysfs and stays UNKNOWN. Never raises for what the tree holds or lacks: see Survey.faults.

@@ -1,6 +1,6 @@
-"""The files of a sysfs that is mounted, or was copied to a folder: what tree.py reads through.
+"""Reads files of a sysfs that is mounted, or was copied to a folder; tree.py reads through it.
 
-They are the first step of the survey. Few system calls are made for each file, for a node has
+It is the first step of the survey. Few system calls are made for each file, for a node has
 thousands; they are those of Linux. recorded_text.py answers the same questions from memory, on any
 system.
 """

@@ -1,4 +1,4 @@
-"""A sysfs as one text, read in memory: the machines that come with kube-rdma.
+"""Reads a sysfs from one text in memory: the machines that come with kube-rdma.
 
 Their survey begins here in place of files.py: tree.py asks the same questions, and nothing is
 written or opened. So it works on systems whose folders cannot hold such a tree, for names of PCI
