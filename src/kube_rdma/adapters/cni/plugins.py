@@ -41,7 +41,7 @@ CHROOT_FAILED, CANNOT_RUN, NOT_FOUND = 125, 126, 127  # of chroot(1); 126 and 12
 
 _PIECE = 1 << 16
 
-# Codes of the specification 1.1.0 ("Error") that the caller caused; all others may pass.
+# Codes of the specification 1.1.0 ("Error") that the caller caused; others may end by themselves.
 _CALLER = {
     Code.VERSION: "the plugin does not speak this cniVersion",
     2: "the plugin does not know a field of it",

@@ -2,10 +2,10 @@
 
 The agent keeps an empty file for every pod of its node that asks for something of kube-rdma. It
 keeps one for every namespace with a prepared claim too. Where the runtime does not tell what a pod
-asks for, the shim lets the ADD of all others pass while the agent is away. The shim keeps an empty
-file for every DEL that was not answered; the agent does it when it is back. Names alone say
-everything, so no write can be torn (docs/decisions/0008-shim.md). The times of the agent's files
-tell a restarted agent since when something holds.
+asks for, the shim lets the chained ADD of all others pass while the agent is away. The shim keeps
+an empty file for every DEL that was not answered; the agent does it when it is back. Names alone
+say everything, so no write can be torn (docs/decisions/0008-shim.md). The times of the agent's
+files tell a restarted agent since when something holds.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Mark:
 
 
 class MissedDeletes:
-    """The calls of DEL that came while the agent was away, one file for each."""
+    """The calls of DEL that the agent did not answer, one file for each."""
 
     def __init__(self, path: Path = MISSED) -> None:
         """Make the folder, without which the shim keeps no DEL; raise Unavailable if that fails."""

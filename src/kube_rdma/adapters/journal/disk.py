@@ -119,7 +119,7 @@ class Folder:
         os.close(self._folder)
 
 
-# The end of all records of a node: the folders that agents keep, once no pod needs them.
+# Removal of a node's records: of the folders that agents keep, once no pod needs them.
 
 NEEDED = ("attachments", "delegated")  # folders of the state with a file for each attachment
 

@@ -86,8 +86,9 @@ def as_named(
     """Return ports with the interfaces that RDMA netlink names, which override those of sysfs.
 
     They do not where both are in one bond or virtual NIC. Netlink names the bond or its active
-    slave, and of Azure's MANA the virtual machine's own interface. It names none for IPoIB, which
-    means nothing. `known` are interfaces of functions, by name.
+    slave, and of Azure's MANA the virtual machine's own interface. It names none for IPoIB; then
+    that of sysfs stays, unless netlink names it for another port. `known` are interfaces of
+    functions, by name.
     """
 
     def joined(one: Netdev | None) -> str | None:

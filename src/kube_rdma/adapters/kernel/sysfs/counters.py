@@ -1,9 +1,9 @@
 """Reads the counters of RDMA devices from the files of a sysfs: the node's, or that of a pod.
 
 It is asked at every scrape. So it walks each path once, reads through descriptors of folders, and
-lists a folder of counters only when it is new, or each LISTED_LOOKS rounds. What a driver does not
-have, what it refuses to say and what vanishes on the way costs its own value and nothing else.
-Which series follow is metrics/rules' business; names and units of files are those of
+lists a folder of counters only when it is new, and again after LISTED_LOOKS rounds. What a driver
+does not have, what it refuses to say and what vanishes on the way costs its own value and nothing
+else. Which series follow is metrics/rules' business; names and units of files are those of
 Documentation/ABI/stable/sysfs-class-infiniband. The agent also reads the states of InfiniBand ports
 alone, which the kernel does not announce.
 """

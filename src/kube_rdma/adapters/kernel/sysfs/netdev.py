@@ -134,8 +134,8 @@ def read_functions(tree: SysfsTree, pci: PciTree, seen: NetdevTree) -> tuple[Fun
     """Return every network function (class 02), sorted by address; default routes are not marked.
 
     The virtual functions of a card have one vendor and one device id (pci_iov_add_virtfn(),
-    drivers/pci/iov.c), so only those of the first are read. They have no number by the firmware,
-    which knows nothing of them.
+    drivers/pci/iov.c), so only those of the first are read. They have no acpi_index, for the
+    firmware knows nothing of them.
     """
     netdevs = _functions_netdevs(tree, seen)
     functions: dict[PciAddress, Function] = {}

@@ -276,7 +276,7 @@ def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[PcieLink,
     wanted = dict.fromkeys(position.physical_function or position.pci for position in of_devices)
     by_address = {one.position.pci: one.position for one in survey.functions}
     positions = [by_address[pci] for pci in wanted if pci in by_address]
-    # Cards of one switch share its link; the slot is no end where it is the root complex itself.
+    # Cards of one switch share its link; a card in the root complex itself has no port above it.
     links = tuple(
         dict.fromkeys(link for position in positions for link in way_up(position.path) if link)
     )
