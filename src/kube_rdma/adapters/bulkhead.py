@@ -97,8 +97,9 @@ class ObjectWalls:
     async def run(self, key: Hashable, work: Callable[[str], Awaitable[bool]]) -> bool:
         """Call `work("")` for an object and return its answer; return False while the object waits.
 
-        `key` names the object and its state: a changed object is tried at once. If the work fails,
-        it is called again with the reason as text, to report it. Raise the work's own KubeError.
+        `key` names the object; with its state in it, a changed object is tried at once. If the work
+        fails, it is called again with the reason as text, to report it. Raise the work's own
+        KubeError.
         """
         if (before := self._failed.get(key)) and time.monotonic() < before.until:
             return False
