@@ -1,1 +1,1 @@
-"""Neighbour: CNI. The shim's calls come in here, and the plugins of others are called from here."""
+"""Takes the shim's CNI calls, calls the plugins of others, and keeps the CNI configuration."""

@@ -1,1 +1,1 @@
-"""Files for other programs, or by them: device information, bundles, os-release, neighbours."""
+"""Reads and writes files: device information, support bundles, os-release and neighbours."""

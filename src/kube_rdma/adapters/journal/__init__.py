@@ -1,1 +1,1 @@
-"""Records of a node on disk: what the agent promised and did, to be known again after a crash."""
+"""Keeps records on disk of what the agent promised and did, to be known again after a crash."""

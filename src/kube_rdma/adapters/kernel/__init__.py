@@ -1,1 +1,1 @@
-"""The kernel: sysfs, /proc and cgroups, netlink, SR-IOV, and the network namespaces of pods."""
+"""Reads and sets what the kernel shows: sysfs, /proc, cgroups, netlink, SR-IOV, pods' namespaces."""

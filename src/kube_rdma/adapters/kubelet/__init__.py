@@ -1,1 +1,1 @@
-"""The kubelet: device plugins, claims and pod resources, by gRPC over its unix sockets."""
+"""Speaks gRPC with the kubelet (device plugins, claims, pod resources), and reads its files."""

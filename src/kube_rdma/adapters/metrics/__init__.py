@@ -1,1 +1,1 @@
-"""Metrics as Prometheus reads them, a socket for the agent's own, and figures of the process."""
+"""Writes metrics for Prometheus, serves the agent's own on a socket, and reads process figures."""

@@ -1,1 +1,1 @@
-"""The container runtime: questions to it by CRI, CDI files, and settings of containers."""
+"""Asks the container runtime by CRI, and writes CDI files and settings of containers."""

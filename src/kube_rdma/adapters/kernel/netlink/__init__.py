@@ -1,1 +1,1 @@
-"""Netlink: routing, RDMA and uevents, each message encoded and decoded here."""
+"""Encodes and decodes netlink: routing, RDMA, Data Center Bridging and uevents."""
