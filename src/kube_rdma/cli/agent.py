@@ -45,7 +45,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     of=["device-plugins", "plugins_registry"],
     default="device-plugins",
     help="Folder of the kubelet to register in. device-plugins works with every Kubernetes, "
-    "plugins_registry from 1.12 on.",
+    "plugins_registry from 1.13 on.",
 )
 @options.path_option(
     "--state-dir",
