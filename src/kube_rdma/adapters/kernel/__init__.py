@@ -1,1 +1,1 @@
-"""Reads and sets what the kernel shows: sysfs, /proc, cgroups, netlink, SR-IOV, pods' namespaces."""
+"""Reads and sets what the kernel shows: sysfs, /proc, cgroups, netlink, SR-IOV, namespaces."""

@@ -2,7 +2,7 @@
 
 devices.py asks for the site of each device: function, driver, interfaces, and the identity that
 follows. A site is one of three as a rule: a PCI function, an auxiliary device on one (such as a
-mlx5 sub-function), and no hardware at all. rxe and siw are of the last kind since Linux 5.11 ("Make
+mlx5 sub-function), or no hardware at all. rxe and siw are of the last kind since Linux 5.11 ("Make
 emulated devices virtual in the device tree"). Before it they pointed at the card of their
 interface, which is why rxe's `parent` file is asked first.
 """
