@@ -3,7 +3,8 @@
 agent/loop hands in what is desired, the survey and who holds what at every look.
 pools/rules/staging and pools/rules/functions decide; adapters/kernel/sriov/functions makes and
 removes functions. Both are compared with the node each time, so what a reboot or a person took away
-is made again. What is in force stands in a journal before it is offered or made.
+is made again. What is in force is written to a journal, where that is possible, before it is
+offered or made.
 """
 
 from __future__ import annotations

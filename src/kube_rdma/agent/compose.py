@@ -1,7 +1,8 @@
 """Opens what the agent works with on a real node, as the command's options name it.
 
-What is missing is not an error but a smaller agent, and the log says once why a part is missing.
-Only the kubelet's folder of device plugins has to be there, and for --claims its plugins_registry.
+What the host lacks is mostly no error but makes a smaller agent, and the log says once why a part
+is missing. The kubelet's folder of device plugins has to be there, for --claims also its
+plugins_registry.
 """
 
 from __future__ import annotations
@@ -242,7 +243,10 @@ async def _with_node(
 async def _late(
     options: AgentOptions, folders: Folders, ask: Ask, make: Callable[[], Binder]
 ) -> late_binding.LateBindingChoice:
-    """Return late binding; where it does not work yet, it is tried again later."""
+    """Return late binding, which is tried again later where it does not work yet.
+
+    Without the kubelet's pod-resources socket it is not tried again.
+    """
     if folders.pod_resources is None:
         why = "the kubelet's pod-resources socket is not mounted"
         return late_binding.LateBindingChoice(_never(options, why))

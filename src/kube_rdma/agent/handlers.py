@@ -51,7 +51,10 @@ class Handlers:
         self._described: Mapping[str, frozenset[ShareId]] = {}  # shares that may have a file
 
     async def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Remove device info files of shares that no longer exist, also of an earlier agent."""
+        """Remove device info files of shares that no longer exist, also of an earlier agent.
+
+        Files of a resource that this agent has never offered stay.
+        """
         if self._infos is None:
             return
         current = {resource: frozenset(pool.index) for resource, pool in pools.items()}

@@ -180,7 +180,8 @@ class AbsentCards:
     def stays(self, pools: Mapping[str, model.Pool], specs: Sequence[model.PoolSpec]) -> Held:
         """Return the cards that lack a part, by the resource of the pool that last had them.
 
-        What chose a card (its RDMA device, its interface's name) may be out of sight with it.
+        What chose a card (its RDMA device, its interface's name) may be out of sight with it. Pools
+        whose spec does not apply any more are left out.
         """
         away = self.now.away | self._bare
         had = (pool for pool in pools.values() if pool.spec in specs)
@@ -284,7 +285,7 @@ class _Plugin:
                 await kept("device plugin", follow, ends=KubeError)
 
     def _parts(self, offers: ResourceServers) -> Mapping[str, Part]:
-        """Return all tasks that run beside the main loop, by name."""
+        """Return the tasks that run beside the main loop and the kernel's listeners, by name."""
         needs = self._needs
         parts: dict[str, Part] = {
             "configuration": self._desired.follow,
@@ -475,7 +476,7 @@ class _Plugin:
     def _tell_keepers(
         self, gathered: _Gathered, verdict: node_health.NodeVerdict, served: _Served
     ) -> None:
-        """Pass this round's results to the writers of labels, taint, condition and report."""
+        """Pass this round's results to the keepers, such as the writers of labels and report."""
         survey, staged = gathered.facts.survey, self._modes.stage
         neighbours = self._needs.neighbours
         self._cards = next_state(self._cards, verdict, staged.specs, survey)
@@ -596,7 +597,7 @@ class _Plugin:
     def _tell_once(
         self, event: str, sentences: Iterable[str], also: NodeEvent | None = None
     ) -> None:
-        """Log each sentence of an event once while it is true, and record it about the node."""
+        """Log each sentence of an event once while it is true; with `also` record an Event too."""
         for sentence in self._reported.notices.news(event, *sentences):
             log.warning(event, what=sentence)
             if also:

@@ -1,4 +1,4 @@
-"""The command `kube-rdma`: one file per subcommand, nothing here but words and exit codes.
+"""The command `kube-rdma`: a module for each subcommand, and what they share.
 
-No other package imports it.
+Of kube_rdma only install imports it, for the definitions.
 """

@@ -73,8 +73,8 @@ def devices(
 
     The table says whether pods can use a device, and why not.
 
-    Exits with 1 when no device is usable. With --topology, --svg, --watch, --record or -o
-    ibdev2netdev it judges nothing and exits with 0.
+    Exits with 1 when no device is usable, but not with --topology, --svg, --watch, --record or -o
+    ibdev2netdev.
     """
     _check(output, topology=topology, svg=bool(svg), watch=watch, record=bool(record))
     if output == "nccl":

@@ -1,8 +1,8 @@
 """The command's entry point: the group, its lazily imported subcommands, errors to exit codes.
 
-The codes are in cli/output. An error is a sentence on stderr, whatever it is of: a file, a full
-disk, the cluster; with -o json also a document on stdout. Subcommands of other packages (the lab)
-join by the entry point group ``kube_rdma.commands``.
+The codes are in cli/output. An error is a sentence for each fault on stderr, whatever it is of: a
+file, a full disk, the cluster; with -o json also a document on stdout. Subcommands of other
+packages (the lab) join by the entry point group ``kube_rdma.commands``.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command; print its error as one sentence, and exit with a code."""
+    """Run the command; print its error, a line for each fault, and exit with a code."""
     stacks.register()
     gc.set_threshold(GARBAGE_AT_START)
     # Else Python looks for garbage three times as it ends, among objects that end anyway.

@@ -1,8 +1,8 @@
 """`kube-rdma network`: removes kube-rdma from nodes, from outside of the agent.
 
 The agent installs itself and keeps what it installed (adapters/cni/conf); when it ends it leaves
-all of it behind, since most ends are updates. `retire` ends all agents of a cluster, `uninstall` is
-the last act on each of its nodes.
+all of it behind, since most ends are updates. `retire` ends the agents of a DaemonSet, `uninstall`
+is the last act on each of their nodes.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def clear_vke(host: Path, *, undo: bool) -> None:
 
 
 def _forgotten(host: Path) -> Iterator[str]:
-    """Remove the agent's state folders; yield a sentence for each one."""
+    """Remove the agent's state folders, unless records of networks are left; yield sentences."""
     from kube_rdma.adapters.cni.conf.places import inside
     from kube_rdma.adapters.journal.disk import needed, remove
 

@@ -4,8 +4,8 @@ On a terminal cli/terminal folds and colours a page; a pipe or a file gets plain
 the same. FORCE_COLOR takes a pipe for a terminal, NO_COLOR takes the colour away (no-color.org,
 force-color.org).
 
-A full disk loses no result: what was measured for half an hour goes to another place when its file
-cannot be written, and a sentence says where.
+A result whose file cannot be written, as on a full disk, goes to another place, and a sentence says
+where.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class RecordedNode(click.ParamType["SysfsRoot"]):
     """The type of --sysfs: a folder that --record wrote, else the name of a bundled machine.
 
-    An existing folder comes first. Other paths are refused by whoever reads them.
+    An existing folder with a folder `class` comes first. Other paths are refused by whoever reads
+    them.
     """
 
     name = "node"

@@ -24,7 +24,7 @@ def resources(opener: Opener | None, cluster: ClusterOptions, output: str) -> No
     a pod. Rights for one namespace are enough to run it; it names what they do not show. It asks
     the API server alone and changes nothing.
 
-    Exits with 6 when nothing was seen and a right is missing, else with 0.
+    Exits with 6 when nothing was seen and a right is missing.
     """
     from kube_rdma.resources.reader import read
     from kube_rdma.resources.rules import resource_list

@@ -1,4 +1,4 @@
-"""The controller's evictions: pods that only a new one helps, whose agents ask for a restart.
+"""Evicts pods at the request of their agents, where only a new pod helps.
 
     agent: label and annotation on the pod ─► here, every few seconds ─ attach/rules/repair ─►
       eviction (a PodDisruptionBudget may say: not now) ─► Event

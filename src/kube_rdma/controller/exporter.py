@@ -1,4 +1,4 @@
-"""Metrics of a controller for Prometheus: whether it leads, how full pools are, what failed.
+"""Serves a controller's metrics to Prometheus: whether it leads, how full pools are, what failed.
 
     Leadership ─ leads ─┐
     PoolStatusReporter ─┴─► ControllerExporter ◄─ GET ─ adapters/http_server

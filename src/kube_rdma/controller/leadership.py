@@ -3,8 +3,9 @@
     ElectionLease ─ controller/leadership ─► leads ─► work ─► renewed every four seconds
                                                   └─► cancelled, and ended, when that fails too long
 
-The work of a copy that lost the lead ends before another copy may take it; afterwards it stands for
-election again. A copy that is asked to end gives the Lease back, so that nobody waits for it.
+The work of a copy that lost the lead is cancelled before another copy may take it; afterwards it
+stands for election again. A copy that is asked to end gives the Lease back, so that nobody waits
+for it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The parts of a controller, each behind walls of its own (adapters/bulkhead).
+"""Lists the parts of a controller; one that fails does not end the others (adapters/bulkhead).
 
     every copy          events, metrics, health
     the copy that leads garbage collection of addresses, reports of pools, evictions, status of
                         policies, bandwidth checks, the end of a former webhook, labels of leaves,
                         names of addresses, the operator
 
-The command `kube-rdma controller` runs them. A part that fails is begun anew, as a fresh object,
-while the others go on. The parts of the leader are cancelled when the lead is lost, all parts when
-the program is asked to end.
+The command `kube-rdma controller` runs them. A part that fails is begun anew, one of the leader as
+a fresh object, while the others go on. The parts of the leader are cancelled when the lead is lost,
+all parts when the program is asked to end.
 """
 
 from __future__ import annotations

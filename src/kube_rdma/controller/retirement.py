@@ -1,4 +1,4 @@
-"""The end of all agents of a cluster: refused while pods need them, waited for else.
+"""Ends the agents of a cluster, unless pods need them, and waits until they are gone.
 
     pods ─► install/rules/release ─► DaemonSet deleted ─► its pods are gone
 

@@ -4,8 +4,7 @@
 
 cli/doctor and cli/top call it from wherever the API server is reached. An agent's container has the
 mounts and rights that a doctor needs; the agent itself is not asked. Its output is foreign text,
-with a bound of bytes and of seconds, and is decoded as a bundle is. A node that hangs costs its own
-time, and none of the others'.
+with a bound of bytes and of seconds, and is decoded as a bundle is. A node that hangs fails alone.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def present(read: tuple[PodTemplate, FullPod] | None, pod: PodName) -> tuple[Pod
 
 
 async def agent_pods(cluster: Cluster, namespace: str, is_agent: IsAgent) -> tuple[AgentPod, ...]:
-    """Return the agents of a namespace that are on a node; raise Refused if listing is."""
+    """Return the agents of a namespace that are on a node; raise Refused if listing is refused."""
     pods = await cluster.list(FULL_POD, Where(namespace=namespace))
     return tuple(agent for pod in pods if (agent := _agent(pod, is_agent)))
 

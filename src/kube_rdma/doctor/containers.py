@@ -46,7 +46,7 @@ def uid_of(whole: FullPod) -> str:
 def with_containers(
     seen: ObservedPod, whole: FullPod, folder: Path = PROC
 ) -> tuple[ObservedPod, Path]:
-    """Add what the first process of each container shows; return also the pod's network namespace.
+    """Add what the processes of each container show; return also the pod's network namespace.
 
     `folder` is the /proc with the node's processes. Raise Unavailable where it has no process of
     the pod.

@@ -1,8 +1,9 @@
 """Collects the Observation of this node, and of a pod on it.
 
 cli/doctor calls observe; recorded.py does the same for nodes of files. It reads what the agent
-reads, by the same adapters, and asks the agent nothing, for that may be what is ill. Each part is
-read by itself, so that one missing right hides one part. It changes nothing.
+reads, by the same adapters, and asks the agent nothing, for that may be what is ill. Parts are read
+one by one, so that a missing right hides one. A pod that may not be read hides all that the API
+server has. It changes nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """Says what becomes of a pod, by the rules of the agent itself.
 
-verify, controller and cli may import it.
+agent, verify, controller and cli may import it.
 """

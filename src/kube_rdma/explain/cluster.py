@@ -93,7 +93,10 @@ async def read_report(cluster: Cluster, name: str) -> NodeReport:
 
 
 async def offered_pools(cluster: Cluster) -> tuple[OfferedPool, ...]:
-    """Return the pools of all NodePolicies, each with its node selector."""
+    """Return the pools of all NodePolicies, each with its node selector.
+
+    Raise Refused if the spec of one has faults.
+    """
     policies = map(policy_of, (await cluster.see(NODE_POLICY)).objects)
     return tuple(OfferedPool(spec, one.selector) for one in policies for spec in one.pools)
 

@@ -30,7 +30,7 @@ _ORDER = "Pending Failed Running Succeeded Unknown"  # phases; the first tells m
 
 
 def kinds() -> Mapping[str, ObjectKind[None, None]]:
-    """Return the kinds of workloads by each name that kubectl takes for them."""
+    """Return the kinds of workloads by their singular, plural and short names."""
     found: dict[str, ObjectKind[None, None]] = {}
     for api, names in _KINDS.items():
         group, _, version = api.partition("/")

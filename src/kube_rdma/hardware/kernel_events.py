@@ -1,6 +1,6 @@
 """Defines the kernel interfaces of the agent as one value, so that tests hand in their own.
 
-Everything that the kernel announces ends in one Debounce. An announcement says only that something
+What the kernel announces about cards ends in one Debounce. An announcement says only that something
 happened; a new Survey shows what is true now.
 """
 

@@ -30,7 +30,8 @@ async def watch(
     """Call `tell` with the changes of the Survey whenever there are some, until cancelled.
 
     `look` takes a Survey and may block. Listening begins before the first look, so that nothing
-    falls between the two. Raise Unavailable when the kernel does not allow listening.
+    falls between the two. Raise Unavailable when the kernel does not allow listening, or its
+    announcements break off.
     """
     bursts, heard = Debounce(), 0
 

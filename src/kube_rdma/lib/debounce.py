@@ -1,6 +1,7 @@
 """Makes one signal out of a burst: a card with its functions announces itself a hundred times.
 
-Between the kernel's uevents and the survey of role plugin. A timer runs only while a burst does.
+The agent's loop, its keepers and `devices --watch` wait by it. A timer runs only while a burst
+does.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ class Debounce:
         self._deadline = 0.0
 
     def touch(self) -> None:
-        """Note an event; the burst ends `quiet` seconds after its last event."""
+        """Note an event.
+
+        A burst ends `quiet` seconds after its last event, or `longest` after its first.
+        """
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._timer is None:

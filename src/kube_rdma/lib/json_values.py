@@ -1,7 +1,7 @@
-"""Values of the model as JSON has them, by reflection: what every `-o json` is made of.
+"""Converts values of the model to JSON values, by reflection, for `-o json`.
 
-Views build their documents of these, so all of them spell keys in camelCase and show enums,
-addresses and absent values alike. A view writes a key by hand only where it is no field.
+Views build their documents of these, so that they spell keys in camelCase and show enums, addresses
+and absent values alike. Keys that are no fields are written by hand.
 """
 
 from __future__ import annotations

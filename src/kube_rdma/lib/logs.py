@@ -1,4 +1,4 @@
-"""One line for each thing worth knowing, to standard error: time, level, event, then facts.
+"""Logs one line for each thing worth knowing to standard error: time, level, event, facts.
 
 Text is logfmt, which people read as it is; collectors may ask for JSON. Libraries that use the
 standard logging (grpclib, asyncio) come out in the same form. `until_signal` runs a role of

@@ -1,7 +1,7 @@
 """Reads a node or a cluster part by part, so that one missing right hides one part.
 
-doctor, explain, reports and migrate look with it. A part that fails is None, and its
-reason is kept; the rules pass over what was not seen, and the views say so.
+doctor, explain, resources, reports, migrate and install look with it. A part that fails is None,
+and its reason is kept; the rules pass over what was not seen, and the views say so.
 """
 
 from __future__ import annotations

@@ -107,9 +107,9 @@ class Column(Frozen):
 
 
 class ResourceDefinition(Frozen):
-    """A kind of kube-rdma's API group.
+    """A kind whose definition kube-rdma has.
 
-    `kubectl get kube-rdma` shows all kinds by their category.
+    `kubectl get kube-rdma` shows all kinds of kube-rdma's own group by their category.
     """
 
     model: type[BaseModel | Struct]  # with a status, it gets the subresource

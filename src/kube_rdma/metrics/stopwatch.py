@@ -20,7 +20,7 @@ BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 6
 
 
 class Stopwatch:
-    """The histograms of times that blocks took. Each thread, and each event loop, has its own."""
+    """The histograms of times that blocks took; only one thread or event loop may time blocks."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

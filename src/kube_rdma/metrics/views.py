@@ -1,4 +1,4 @@
-"""Rates of RDMA devices for people and programs: `kube-rdma top nodes` and `top pods`.
+"""Shows rates of RDMA devices to people and programs: `kube-rdma top nodes` and `top pods`.
 
 A figure that is not known is a dash; 0 is 0. metrics/rules/throughput has the rates.
 """

@@ -32,7 +32,8 @@ T = TypeVar("T")
 async def look(cluster: Cluster, options: model.MigrationOptions) -> model.MigrationView:
     """Read what a plan for a cluster needs.
 
-    Raise Refused with every missing right, Unavailable without an answer of the API server.
+    Raise Refused with every missing right or for a faulty configuration, Unavailable without an
+    answer of the API server.
     """
     faults: list[Refused] = []
 

@@ -1,4 +1,4 @@
-"""Reads and writes of the operator: progress and documents of its parts, pods that use drivers.
+"""Reads and writes for the operator: progress and documents of its parts, pods that use drivers.
 
 DaemonSets are written as whole documents of operator/rules by server-side apply. They are read as
 documents too, for whether one differs is a matter of all its fields.

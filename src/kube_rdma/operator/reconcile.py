@@ -275,7 +275,7 @@ class Operator:
     async def _write_status(
         self, stored: StoredPolicy, verdict: PolicyVerdict, now: datetime
     ) -> None:
-        """Write a policy's status if it has changed, and an Event when the state changes."""
+        """Write a policy's status if it has changed, and an Event when state or reason change."""
         status = policy_status(stored.status, stored.generation, verdict, moment(now))
         if _has_status(stored.status, status):
             return

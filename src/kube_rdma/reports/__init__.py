@@ -1,5 +1,5 @@
 """Reports nodes to the cluster, and the cluster to people: NodeReports, `kube-rdma status`.
 
-migrate, claims, admission, resources, doctor, explain, verify, agent, controller and cli may import
-it.
+What stands above it may import it: migrate, claims, admission, names, discover, resources, doctor,
+explain, agent, verify, controller and cli.
 """

@@ -1,8 +1,8 @@
 """Reads at the API server what `kube-rdma status` judges, as values of model/reports.
 
 Each function reads one or two kinds with a few requests, and needs the verb list; write_status
-needs patch of nodepolicies/status. Only the fields that are judged are decoded, so an object that
-somebody garbled hides no other.
+needs patch of nodepolicies/status. Only the fields that are judged are decoded, so that faults in
+other fields hide nothing.
 """
 
 from __future__ import annotations
@@ -126,14 +126,14 @@ async def workloads(cluster: Cluster) -> tuple[model.Workload, ...]:
 
 
 async def pods_of(cluster: Cluster, workload: model.Workload) -> tuple[model.ProgramPod, ...]:
-    """Return the pods that a workload's selector chooses."""
+    """Return the pods in a workload's namespace that the matchLabels of its selector choose."""
     labels = ",".join(f"{key}={value}" for key, value in workload.labels)
     pods = await cluster.list(pod.FULL_POD, Where(namespace=workload.namespace, labels=labels))
     return tuple(_program_pod(each, workload.title) for each in pods)
 
 
 async def reports(cluster: Cluster) -> Mapping[str, model.NodeReport]:
-    """Return the NodeReports by node, without unreadable ones."""
+    """Return the statuses of NodeReports by node, without absent or unreadable ones."""
     stored = await stored_reports(cluster)
     return {name: each.status for name, each in stored.items() if each.status}
 
@@ -170,9 +170,11 @@ async def waiting(cluster: Cluster) -> tuple[model.WaitingPod, ...]:
 
 
 async def events(cluster: Cluster) -> tuple[model.ClusterEvent, ...]:
-    """Return last hour's Events of scheduler, kubelets and agents about pods and nodes.
+    """Return the stored Events of scheduler, kubelets and agents about pods and nodes.
 
-    Field selectors let the API server filter them, for a cluster may have tens of thousands.
+    By default the API server stores an Event for an hour. Field selectors let it filter them, for a
+    cluster may have tens of thousands.
+
     """
     some = [await events_of(cluster, choice) for choice in _EVENTS]
     return tuple(event for events in some for event in events)

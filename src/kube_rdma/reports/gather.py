@@ -1,4 +1,4 @@
-"""Reads what `kube-rdma status` judges: each kind by itself, so that one missing right hides one.
+"""Reads what `kube-rdma status` judges, kind by kind, so that a missing right hides little.
 
 cli/status runs it, once or until all is well. The API server alone is asked, never a node.
 """

@@ -145,7 +145,7 @@ class NodeKeeper(ABC, Generic[T]):
         await has_happened(self._hope, seconds)
 
     def _tell(self, node: str, error: KubeError) -> None:
-        """Log why a write failed, once for as long as the reason stays the same."""
+        """Log why a write or a watch failed, once for as long as the reason stays the same."""
         self._notices.warn(log, self.failure, self.part, str(error), node=node)
 
     @abstractmethod

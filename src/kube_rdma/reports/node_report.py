@@ -86,7 +86,10 @@ def _summary(report: NodeReport) -> ReportSummary:
 
 
 def _joined(words: Sequence[str]) -> str:
-    """Join words into a text that fits a column; say how many words had to be left out."""
+    """Join words into a text that fits a column, with the number of words that were left out.
+
+    If not even one word fits, cut the text.
+    """
     for count in range(len(words), 0, -1):
         rest = len(words) - count
         text = ", ".join(words[:count]) + (f" and {rest} more" if rest else "")
@@ -141,7 +144,7 @@ class NodeReports(Frozen):
     node: str
 
     def watch(self) -> AsyncGenerator[WatchEvent[NodeReportSpec, NodeReportStatus], None]:
-        """Yield the report now and at each change; raise Refused if its kind is not installed."""
+        """Yield the report now and at each change; raise Refused without the kind or the right."""
         return self.cluster.watch(NODE_REPORT, Where(name=self.node))
 
     async def write(

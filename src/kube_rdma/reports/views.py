@@ -1,4 +1,4 @@
-"""A cluster's health for people and programs: `kube-rdma status`.
+"""Shows a cluster's health to people and programs: `kube-rdma status`.
 
 Problems with the next step come first, then programs and nodes, last one line that says it all.
 Problems come from reports/rules/cluster. Nodes that are alike are one row, and problems that are
@@ -31,7 +31,7 @@ _NODES = ("", "NODE", "AGENT", "CARDS", "SHARES HEALTHY", "ALLOCATABLE", "MODE",
 _POLICIES = ("", "POLICY", "STATE")
 _NODE_POLICIES = ("", "NODE POLICY", "NODES", "APPLIED", "PENDING", "REFUSED", "OVERRULED")
 _POOLS = ("", "ADDRESSES", "USED", "FREE", "RANGES")
-_FEW = 20  # rows of nodes without a problem: a thousand of them are no news
+_FEW = 20  # groups of equal nodes without a problem: a thousand are no news
 _ALIKE, _ALIKE_POOLS = 3, 2  # nodes, pools; more that say the same are one row, one word
 _SPARE = ("ALLOCATABLE", "MODE", "VERSION", "IMAGE")  # columns; the last one goes first
 _CUT = ("IMAGE", "RANGES", "SHARES HEALTHY", "ALLOCATABLE", "NAME", "NODE", "POLICY")
@@ -49,8 +49,8 @@ def status_page(
 ) -> page.Page:
     """Return the status page, problems first.
 
-    With `problems_only` its tables have only rows that something is wrong with. A `wide` page has a
-    row for each node.
+    With `problems_only` its tables have only rows that are not marked well. A `wide` page has a row
+    for each node that has an agent or a report.
     """
     marks = _marks(findings)
     most = None if wide else _FEW
@@ -188,7 +188,8 @@ def _alike(facts: model.ClusterFacts, marks: _Marks) -> dict[_Cells, list[str]]:
 def _node_rows(facts: model.ClusterFacts, marks: _Marks, most: int | None) -> Iterator[_Cells]:
     """Yield the rows of nodes, one row for many nodes with equal cells.
 
-    At most `most` rows are of nodes that are well; None gives a row for each node.
+    Of nodes that are well only the first `most` groups of equal cells are shown. None gives a row
+    for each node.
     """
     left = most or 0
     for (mark, *cells), names in _alike(facts, marks).items():

@@ -2,7 +2,7 @@
 
 cli/resources runs it. A right that is missing hides one part, which the view names. The API server
 alone is asked, never a node. Each function below `read` asks for one kind (`agents` for two), in
-one namespace where the author's rights end there. Only fields that are shown are decoded.
+one namespace where the author's rights end there.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ async def _networks(
 
 
 async def agents(cluster: Cluster) -> resources.AgentFacts:
-    """Return what every agent does for pods, networks and isolation, and the image of one agent.
+    """Return how agents isolate namespaces, whether all attach networks, and the image of one.
 
     A pod may come to any node, so the strictest agent counts.
     """

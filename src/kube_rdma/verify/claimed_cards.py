@@ -79,8 +79,9 @@ async def claim_offers(
 ) -> ClaimOffers:
     """Return why these nodes cannot meet by claims what the manifest asks for, node by node.
 
-    `templates` are the templates of its claims. Where objects cannot be read, the result says so:
-    then no claim gives a resource, and each node counts as able to meet the templates.
+    `templates` are the templates of its claims. Where objects cannot be read, no claim gives a
+    resource, and each node counts as able to meet the templates. The result then says why, unless
+    their kinds are not installed.
     """
     wanted = amounts(manifest)
     lacking = {name for node in nodes for name in unshared(node, wanted)}

@@ -291,7 +291,7 @@ class PairedRun:
     ) -> None:
         """Measure all pairs of the pairing; `show` gets each outcome.
 
-        In a ring or star each suspect card is then measured with a good one, if time is left.
+        In a ring or star suspect cards are then measured once more, if time is left.
         """
         turns = turns_of(self._pairing, self._pods, both_ways=self._both_ways)
         outcomes = await measuring.measure(turns, show)
@@ -317,7 +317,7 @@ def with_centre_first(
     return [*centre, *(pod for pod in pods if pod not in centre)]
 
 
-# Copies of a pod, one on each node while they measure; they are deleted whatever happens.
+# Copies of a pod, one on each node while they measure; they are deleted after an error too.
 
 _LOOK_SECONDS = 1.0
 
@@ -360,7 +360,8 @@ class Copies(Frozen):
 async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[Copies]:
     """Copy a pod to the requested nodes, and delete the copies when the context ends.
 
-    Raise Refused for a node that does not exist, and for a pod that names a claim itself.
+    Raise Refused for a node that does not exist, for a pod that names a claim itself, and for a
+    manifest without a container.
     """
     run, namespace = secrets.token_hex(3), request.namespace
     nodes = await objects.nodes()

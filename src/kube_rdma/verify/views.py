@@ -1,4 +1,4 @@
-"""A proof for people and programs: `kube-rdma verify pods` and `nodes` on one screen.
+"""Shows the result of `kube-rdma verify pods` or `nodes` to people and programs.
 
 It says whose fault bad pairs are, and the verdict. Of a big cluster a row for each pair would be
 thousands, and a map is wider than a screen: both are there for those who ask. The rest is cut to
@@ -73,7 +73,7 @@ class PairTable:
 def proof_page(
     proof: verify.PairProof, width: int, height: int = 24, *, verbose: bool = False
 ) -> Page:
-    """Return the page of a proof that fits a screen: map, problems and verdict.
+    """Return the page of a proof: map, problems and verdict; unless `verbose` it fits a screen.
 
     Its lines are wrapped already, because they are counted.
     """

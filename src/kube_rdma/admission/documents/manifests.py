@@ -1,4 +1,4 @@
-"""Manifests: the objects that a document holds, and the pods in each of them.
+"""Finds the objects that a document holds, and the pods in each of them.
 
 It is the first step of `kube-rdma config check` for files that people apply. Kinds of other
 projects are searched for whatever looks like a pod's spec; pod_manifest reads the pods.
@@ -131,7 +131,10 @@ class PodSection(Document):
 
     @property
     def name(self) -> str:
-        """Return the object's name for these pods, such as Worker; empty where it has no others."""
+        """Return the object's name for these pods, such as Worker.
+
+        Return "" where their path in the object has no name.
+        """
         path = self.parts.alone or self.parts.spec
         places = [place for place, step in enumerate(path) if step not in _AROUND]
         last = places[-1] if places else 0
@@ -149,7 +152,7 @@ class PodSection(Document):
 
     @property
     def copies(self) -> int:
-        """Return how many pods the object makes of its template at a time."""
+        """Return how many pods the object makes of its template at a time, at least 1."""
         around = section(self.object, self.parts.spec[:-2]).value
         fields = around if isinstance(around, dict) and "template" in self.parts.spec[-2:] else {}
         counts = (fields.get(name) for name in ("replicas", "parallelism"))

@@ -1,8 +1,7 @@
-"""A pod in a manifest or an admission request, as far as admission/rules looks at it.
+"""Reads a pod of a manifest or of the API server, as far as admission/rules looks at it.
 
-What Kubernetes checks itself is not checked here: other fields are passed over, and null counts as
-absent. The template inside of a Job or its like is read by the same models;
-admission/documents/manifests knows where it stands.
+Fields that the rules do not read are passed over, and null counts as absent. The template inside of
+a Job or its like is read by the same models; admission/documents/manifests knows where it stands.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The rules that judge a pod: limits in the documents of ACK (S0) and VKE (S1), and others.
 
 `kube-rdma explain` and `kube-rdma config check` ask here; install/rules/pod_policies says in CEL
-what CEL can say. The first rules are about containers and volumes, those about networks stand in
-networks; near_misses has typing errors.
+what CEL can say. Rules about networks, claims and variables stand in files of these names;
+near_misses has typing errors.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def networks_on_host(review: PodReview) -> Iterator[Finding]:
 
 
 def sandboxed(review: PodReview) -> Iterator[Finding]:
-    """Warn of RDMA shares in a pod that runs in a virtual machine or on its own kernel.
+    """Warn of shares or networks of a pod that runs in a virtual machine or on its own kernel.
 
     Kata gives a guest PCI devices by VFIO (kata-containers docs/use-cases/using-SRIOV-and-kata.md);
     gVisor passes verbs on where runsc runs with --rdmaproxy (google/gvisor#13779, 2026-07).
@@ -90,7 +90,7 @@ def sandboxed(review: PodReview) -> Iterator[Finding]:
 
 
 def requests(review: PodReview) -> Iterator[Finding]:
-    """Refuse a request for an extended resource that differs from its limit.
+    """Refuse a request for shares that differs from its limit, or has none.
 
     See kubernetes@v1.34 pkg/apis/core/validation, ValidateContainerResourceRequirements.
     """

@@ -32,7 +32,7 @@ _MOST = 20  # resources or annotations of a pod that are compared
 
 
 def unknown_resource(review: PodReview) -> Iterator[Finding]:
-    """Warn of a resource that nobody offers, but whose name is close to an offered one."""
+    """Warn of a resource that is not known, but close to a known name or series of names."""
     names = offered(review.facts)
     others = (*review.settings.gpus, *review.settings.mgpu)
     asks = {

@@ -3,9 +3,9 @@
 Most rules of admission judge only pods that ask for shares or for networks of pod-networks. An init
 container's devices are free again before the main ones start; a sidecar's are not.
 
-A share is what an administrator calls so, and every resource that somebody offers: a pool, an
-operator's policy, or a network that takes shares of it. So no list has to name the prefixes that
-other device plugins use (intel.com, nvidia.com, openshift.io).
+A share is what an administrator calls so, and each resource, except of GPUs, that a known pool,
+policy or network names. So no list has to name the prefixes that other device plugins use
+(intel.com, nvidia.com, openshift.io).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def matches(resource: str, patterns: Sequence[str]) -> bool:
 
 
 def offered(facts: admission.AdmissionFacts) -> tuple[str, ...]:
-    """Return all resources that are known to be offered, in order and once."""
+    """Return the resources that known pools, policies and networks name, in order and once."""
     networks = (network.resource for network in facts.networks if network.resource)
     return tuple(dict.fromkeys((*of_pools(facts), *facts.resources, *networks)))
 

@@ -1,4 +1,4 @@
-"""Variables that keep NCCL or UCX from the devices and interfaces of their container.
+"""Finds variables that keep NCCL or UCX from the devices and interfaces of their container.
 
 `config check` and explain judge the values that a template has, the doctor those of a process, in
 the same words. Forms of values: docs.nvidia.com NCCL "Environment Variables", and UCX's own

@@ -63,7 +63,10 @@ class NodeEvents:
         return (self._unreached,) if self._unreached else ()
 
     async def follow(self, seen: Callable[[NodeState], None]) -> None:
-        """Call `seen` with each state of the Node object, and write Events, until cancelled."""
+        """Call `seen` with each state of the Node object, and write Events, until cancelled.
+
+        Return at once without a cluster.
+        """
         if self._cluster is None or self._events is None:
             return
         from kube_client.watching import Cut, Deleted, Muddled, Synced

@@ -89,7 +89,10 @@ class NodeLabels(NodeKeeper[WantedLabels]):
     def of_survey(
         self, survey: Survey, modes: frozenset[Mode] = frozenset(), rails: int = 0
     ) -> WantedLabels:
-        """Return the labels of a node by a survey alone, as role `node` knows no pools."""
+        """Return the labels of a node by a survey, and by the modes and rails of its pools.
+
+        Role `node` alone knows no pools, so it leaves these out.
+        """
         if self._removes:
             return WantedLabels()
         return wanted_labels(LabelFacts(survey, self._host, modes, rails))

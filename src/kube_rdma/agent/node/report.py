@@ -152,7 +152,7 @@ class NodePolicies:
 
     @property
     def are_known(self) -> bool:
-        """Return whether the policies for this node have been read."""
+        """Return whether the policies for this node have been read, or reading them was refused."""
         return self._last is not None
 
     def seen(self, node: NodeState) -> None:
@@ -164,7 +164,8 @@ class NodePolicies:
     async def follow(self, desired: Callable[[NodeSpecs, tuple[Refused, ...]], None]) -> None:
         """Call `desired` with the merged policies and the refused ones, until cancelled.
 
-        Without the right to read them, or without their definition, there are no policies.
+        While the right to read them or their definition is missing, those read before go on to
+        count.
         """
         self._report = desired
         while True:

@@ -24,7 +24,7 @@ _SEVERITIES = tuple(Severity)
 
 
 def diagnose(seen: model.Observation) -> model.Diagnosis:
-    """Run all checks that were possible; sort roots before what follows, the most severe first."""
+    """Run all checks that were possible; return their Findings in the order of `_place`."""
     unseen: list[model.UnseenCheck] = []
     passed: list[str] = []
     every: list[Finding] = []

@@ -4,7 +4,7 @@
     KR127  RoCE packets get lost without PFC        KR129  other errors of a port that is up
     KR128  a card is unlike most cards of the fleet; diagnose.py calls `outliers` for it
 
-cards.py has the first three among its checks. `rises` says which counters are worth keeping;
+cards.py has KR126, KR127 and KR129 among its checks. `rises` says which counters are worth keeping;
 doctor/beside_sysfs reads them twice. A counter that stands at a number says nothing, for nobody
 knows since when. One that is full hides all errors from then on, and is advice. Names are from
 Documentation/ABI/stable/sysfs-class-infiniband and of the drivers: mlx5/counters.c,
@@ -89,10 +89,11 @@ def unlike_others(seen: Observation) -> Iterator[Finding]:
 
 
 def peers(seen: Observation) -> Mapping[str, Sequence[tuple[Device, Port]]]:
-    """Return active ports grouped by kind of card and by the pools that select the card.
+    """Return active ports of whole cards by kind of card, port number and pools of the card.
 
-    Ports of other groups are not compared: a card for storage may have another rate, MTU and flow
-    control.
+    Cards that `meant` leaves out are not in it. Ports of other groups are not compared: a card for
+    storage may have another rate, MTU and flow control.
+
     """
     groups: dict[str, list[tuple[Device, Port]]] = {}
     names, kinds = meant(seen), kinds_of(survey_of(seen))

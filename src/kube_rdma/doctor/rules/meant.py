@@ -59,9 +59,10 @@ def _meant(survey: Survey, pools: tuple[PoolSpec, ...] | None) -> Mapping[str, t
 
 
 def complaints(seen: Observation) -> Iterator[tuple[Device, str]]:
-    """Yield each device with a reason why it cannot be used.
+    """Yield each device that the doctor judges with each reason why it cannot be used.
 
-    Only reasons that matter to a pool that selects the device are yielded.
+    Reasons that do not count for the device's card are left out.
+
     """
     survey, names = survey_of(seen), meant(seen)
     reasons = {one.name: card.reasons for card in verdict(seen).cards for one in card.devices}

@@ -456,7 +456,10 @@ def _numa(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _refused(seen: doctor.Observation) -> tuple[str, str]:
-    """Return why kube-rdma refused the network of a waiting pod, and the remedy, else ("", "")."""
+    """Return why kube-rdma refused the network of a Pending or Failed pod, and the remedy.
+
+    Return ("", "") where it did not.
+    """
     pod = _pod(seen)
     return refusal(pod.why) if pod.phase in _IDLE else ("", "")
 

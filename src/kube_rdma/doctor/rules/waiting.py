@@ -61,7 +61,8 @@ _OTHERS = {
 def telling(events: Iterable[ClusterEvent]) -> ClusterEvent | None:
     """Return the last warning Event that says what failed; None without a warning.
 
-    Repeated and follow-up warnings are passed over where another one says more.
+    Repeated and follow-up warnings are passed over where another one says more. Of a failed pull
+    the Event about its missing secret counts.
     """
     warnings = sorted((one for one in events if one.is_warning), key=lambda one: one.last)
     telling_ones = (one for one in warnings if not one.note.startswith("Error: "))

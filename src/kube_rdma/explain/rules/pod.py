@@ -1,7 +1,7 @@
 """Explains a pod: what it asks for, has, gets and sees, and what is in its way.
 
-`kube-rdma explain` enters its rules here. The agent's records count more than the pod's status
-annotation, and that more than what the rules would do now. Each part says how it is known.
+`kube-rdma explain` enters its rules here. For shares and Steps the agent's records count first,
+then the pod's status annotation, then what the rules would do now. Each part says how it is known.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads YAML: a configuration strictly (`read`), files of manifests as kubectl does (`read_all`).
 
-Behind lib/text/reader. A manifest that cannot be read hides no other. The text is cut at its lines
-of three dashes before anything is read, as kubectl cuts it (k8s.io/apimachinery@v0.34
-pkg/util/yaml/decoder.go, splitYAMLDocument).
+Behind lib/text/reader. A manifest that cannot be read hides none behind the next line of three
+dashes. The text is cut at these lines before anything is read, as kubectl cuts it
+(k8s.io/apimachinery@v0.34 pkg/util/yaml/decoder.go, splitYAMLDocument).
 
 In manifests all that kubectl takes is taken (sigs.k8s.io/yaml@v1.6, goyaml.v2): of a key given
 twice the last value, aliases, merge keys (``<<``), tags of YAML itself. What would surprise a

@@ -1,9 +1,9 @@
-"""The series of devices, of addresses, and of what the agent offers.
+"""Makes the series of devices, of addresses, and of what the agent offers.
 
-Devices of the node are by port, those of a container's own by its name. This is between
-adapters/kernel/sysfs/counters, which has the files, and the families of the table. Values are only
-converted to the unit of their metric, and nothing is added up. A counter that wrapped stays so,
-which rate() of Prometheus takes for a restart.
+Series of the node's devices are by port, those of a container's own devices by its name too. This
+is between adapters/kernel/sysfs/counters, which has the files, and the families of the table.
+Values are only converted to the unit of their metric, and nothing is added up. A counter that
+wrapped stays so, which rate() of Prometheus takes for a restart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From counters to rates: the traffic among the series of an agent, and between two scrapes.
+"""Turns counters into rates: the traffic among an agent's series, and between two scrapes.
 
 It stands between adapters/metrics/local and metrics/views. A counter that is lower than it was, or
 that one scrape lacks, has no rate in this interval. It began anew, wrapped, or its device went.

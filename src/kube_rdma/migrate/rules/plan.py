@@ -37,8 +37,8 @@ _PRESETS = {model.StartingPoint.ACK: "ack", model.StartingPoint.VKE: "vke"}
 def plan(view: model.MigrationView, options: model.MigrationOptions) -> model.TakeoverPlan:
     """Return the plan to move a cluster from another plugin to kube-rdma, and back.
 
-    Without a plugin to leave, the plan has only notes. Raise Refused where the plugin is not known,
-    or serves no node.
+    Without a plugin to leave, the plan has only notes. Raise Refused as `source` does, and where no
+    node offers its shares.
     """
     origin = source(view, options)
     if origin is None:
@@ -72,7 +72,7 @@ def plan(view: model.MigrationView, options: model.MigrationOptions) -> model.Ta
 
 
 class _Way:
-    """Makes the steps of one plan; each step forward has its opposite among the steps back."""
+    """Makes the steps of one plan, forward and back."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The sections of a NicClusterPolicy about drivers: image, nodes, and how upgrades get there.
 
-operator/documents/nic_cluster_policy puts them together. A field here is honoured as NVIDIA's
-operator has it, and has its default. Each field that limits acts on nodes has to be among them, for
-a field without a model has no effect.
+operator/documents/nic_cluster_policy puts them together. A field here means what it means to
+NVIDIA's operator, unless its text says that it has no effect. Each field that limits acts on nodes
+has to be among them, for a field without a model has no effect.
 """
 
 from __future__ import annotations

@@ -117,8 +117,8 @@ def _conditions(
 ) -> Iterator[kubernetes.Condition]:
     """Yield the conditions of a policy's status, in its order.
 
-    They are Ready, Stalled if only people can help, one for each wanted part, DriversCurrent and
-    FieldsIgnored.
+    They are Ready, Stalled if only people can help, and one for each wanted part. DriversCurrent
+    follows where there are drivers, FieldsIgnored where there are notes.
     """
     ready = verdict.state is operator.AppliedState.READY
     words = (_READY_REASONS[verdict.state], verdict.reason)

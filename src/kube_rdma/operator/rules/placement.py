@@ -1,11 +1,12 @@
 """On which nodes drivers belong, and which labels of a node say that they are there.
 
-    policy, nodes ─► places ─► operator/rules/upgrade, which alone has labels written
+    policy, nodes ─► places ─► operator/rules/upgrade, which decides when labels change
 
 A driver's DaemonSet selects a label that nobody but the operator writes, with the driver's group as
 its value. Labels of Node Feature Discovery only say which value a node should have. A node that
 loses them keeps its driver, for a label that is gone says nothing about cards. A driver leaves a
-node only if the policy is gone, leaves it out or excludes the node, or if the kernel is another.
+node if the policy is gone, leaves it out or excludes the node, or where distribution or kernel
+changed.
 """
 
 from __future__ import annotations

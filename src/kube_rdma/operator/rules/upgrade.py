@@ -2,12 +2,13 @@
 
     driver pods, places, holders, reports ─► upgrade_plan ─► operator/upgrades
 
-A driver's DaemonSet runs where a label of the node says so, and only the acts of this plan write
-that label. Its update strategy is OnDelete. So the first load, another image and the end of a
-driver go the same way. A node is closed, looked at again, changed as a whole, and opened when its
-drivers run, a few nodes at a time. One whose cards the node itself needs is left as it is. Only a
-policy that says so has holders evicted. All of it is decided anew from the nodes and pods of each
-look. The only record of a change under way is an annotation on nodes that were closed.
+A driver's DaemonSet runs where a label of the node says so. Acts of this plan write that label;
+only for drivers of an earlier release operator/upgrades does. Its update strategy is OnDelete. So
+the first load, another image and the end of a driver go the same way. A node is closed, looked at
+again, changed as a whole, and opened when its drivers run, a few nodes at a time. One whose cards
+the node itself needs is left as it is. Only a policy that says so has holders evicted. All of it is
+decided anew from the nodes and pods of each look. The only record of a change under way is an
+annotation on nodes that were closed.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def is_misplaced(node: model.UpgradeNode) -> bool:
 
 
 def is_outdated(node: model.UpgradeNode) -> bool:
-    """Return whether a node's drivers differ from the wanted ones, and are not being ended yet."""
+    """Return whether a driver of the node is misplaced, or outdated and not being ended yet."""
     return is_misplaced(node) or _is_aged(node)
 
 
@@ -204,7 +205,7 @@ def _is_open(node: model.UpgradeNode) -> bool:
 
 
 def _must_wait(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
-    """Return whether the node waits for holders that end by themselves, for none can be evicted."""
+    """Return whether the node waits for holders to end by themselves, for some are not evicted."""
     evicts = policy.drains is not None
     return _disturbs(policy, node) and any(holder.stays or not evicts for holder in node.holders)
 

@@ -47,7 +47,7 @@ _STANDING = {
 
 
 def cluster_cables(facts: model.ClusterFacts) -> tuple[CableFault, ...]:
-    """Return the faults of the cables of all nodes, where an administrator expects any."""
+    """Return the faults of the cables of all nodes; none if no NodeReport expects cables."""
     cabling, reports = facts.cabling or {}, facts.reports or {}
     if not any(cabling.values()):
         return ()
@@ -115,7 +115,10 @@ def _agent(
 
 
 def _why_none(name: str, facts: model.ClusterFacts) -> str:
-    """Return the end of a sentence that says why agents' DaemonSets leave a node out."""
+    """Return the end of a sentence that says why agents' DaemonSets leave a node out.
+
+    Without a known reason it says that the report is old.
+    """
     node = next((each for each in facts.nodes or () if each.name == name), NodeState(name))
     agents = [w for w in facts.workloads or () if w.reports]
     whys = [(each.title, objection(each.nodes, node)) for each in agents]
@@ -275,7 +278,7 @@ def resources(facts: model.ClusterFacts) -> Mapping[str, int]:
 
 
 def pod_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
-    """Yield a finding for each pod that waits for kube-rdma, with the last Event about it."""
+    """Yield findings about the pods that wait for shares, for a node or for networks."""
     words = _last_words(facts.events or ())
     ours = resources(facts)
     offered = {name for node in facts.nodes or () for name, count in node.allocatable if count}
@@ -371,7 +374,7 @@ _PLAIN = (
 
 
 def findings(facts: model.ClusterFacts) -> tuple[Finding, ...]:
-    """Return all findings, errors first: of programs, policies, nodes, addresses, pods."""
+    """Return all findings, errors first: of programs, policies, nodes, cables, addresses, pods."""
     every = (
         *_programs(facts),
         *_policies(facts.policies or ()),
@@ -397,7 +400,11 @@ def awaited(wrong: Iterable[Finding], what: str) -> tuple[Finding, ...]:
 
 
 def health(facts: model.ClusterFacts, wrong: Sequence[Finding]) -> model.ClusterHealth:
-    """Return the cluster's health by its errors; unknown if there are none but parts are unread."""
+    """Return the cluster's health by its errors.
+
+    Without errors it is unknown if a needed part is unread, or if agents write NodeReports and
+    their kind is not installed.
+    """
     if any(one.is_error for one in wrong):
         return model.ClusterHealth.PROBLEMS
     if facts.is_blind or facts.is_unreported:
@@ -559,8 +566,8 @@ _MARK = "rdma"  # in the name of an image that was renamed, or else of its workl
 def program_role(template: model.ProgramTemplate) -> model.ProgramRole | None:
     """Return which of our programs a container runs; None if it runs another one.
 
-    A container without a command runs its image's own, which is the agent: examples/s2-scc and
-    examples/s3-network start it so.
+    A container without a command runs its image's own. Of an image named kube-rdma that is the
+    agent: examples/s2-scc and examples/s3-network start it so.
     """
     words = template.words
     image = template.image.rpartition("/")[2]  # a registry's name says nothing of what is in it

@@ -60,7 +60,10 @@ class AgentLook(Frozen):
 
 
 def node_report(look: AgentLook) -> model.NodeReport:
-    """Return the report on a survey of a node; if it is long, unhealthy cards come first."""
+    """Return the report on a survey of a node.
+
+    Of more than MOST_CARDS cards, those without reasons are left out first.
+    """
     resources = _resources(look.verdict.pools)
     members = {card.id: card for pool in look.verdict.pools for card in pool.cards}
     reported = [

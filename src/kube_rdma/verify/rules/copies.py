@@ -1,4 +1,4 @@
-"""Copies of a pod, one for each node: which nodes take part, and what a copy is.
+"""Makes copies of a pod, one for each node, and decides which nodes take part.
 
 A copy is made out of one manifest, which has the tenant's own network, shares and image. It runs
 nothing of its own: it waits until something is run in it. A node takes part that offers what the

@@ -5,8 +5,9 @@
     star   the first pod with each other one, all rails at once
 
 In a ring a bad card is bad with both neighbours, and each of them is well with its other one. A
-rail of an even number of cards needs two rounds for that, of an odd number three. The client of a
-pair is the one that stands first in the ring, so a pair is called the same in the next run.
+rail of an even number of cards needs two rounds for that at most, of an odd number three. The
+client of a pair is the card before the other in the ring, so a pair is called the same in the next
+run.
 """
 
 from __future__ import annotations
@@ -128,13 +129,13 @@ def _star(pods: Sequence[PairedPod]) -> list[Turn]:
     ]
 
 
-# Retries: each card that was well with nobody is measured against a card that is well.
+# Retries: cards that were well with nobody, each measured against a good card if there is any.
 
 RailCard: TypeAlias = "tuple[str, int]"  # a pod's title and a rail
 
 
 def retries(rated: Sequence[RatedPair], pods: Sequence[PairedPod]) -> list[Turn]:
-    """Return turns that measure each suspect card again, with a good one if its rail has any."""
+    """Return turns that measure suspect cards again, with good ones where their rails have any."""
     results = _CardTally(rated)
     by_title = {pod.title: pod for pod in pods}
     wanted: Turn = []

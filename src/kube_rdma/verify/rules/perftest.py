@@ -1,4 +1,4 @@
-"""perftest's command lines, and its tables.
+"""Writes perftest's command lines, and reads its tables.
 
 Its output is a table for people: a header names columns and units, a row for each size follows.
 There is an option for JSON whose output is none (4.5: keys without quotes), so the table is read.

@@ -1,4 +1,4 @@
-"""Pods that measure: their RDMA devices, pods of kube-rdma's own, and the rails of devices.
+"""Finds the RDMA devices of pods that measure and their rails, and makes kube-rdma's own pods.
 
 The annotation of kube-rdma tells device, GID and address by interface; such a pod is asked only for
 the rates of its ports. Pods without one are asked for their devices too, by the script that their
@@ -333,7 +333,7 @@ def _unhealthy(report: NodeReport, resource: str) -> Iterator[tuple[str, str]]:
 
 
 def with_rails(pods: Sequence[PairedPod]) -> list[PairedPod]:
-    """Return the pods; those with fewer devices than others get rails by their devices' names."""
+    """Return the pods; those with fewer devices get rails by their devices' names if these tell."""
     most = max((len(pod.devices) for pod in pods), default=0)
     whole = Counter(_names(pod) for pod in pods if len(pod.devices) == most)
     usual = whole.most_common(1)[0][0] if whole else ()
