@@ -418,7 +418,7 @@ class _Checker:
                     self.warn(pool.spec.source, (f"{problem} keeps the last to register",), remedy)
 
     def of_node_policies(self, manifest: Manifest) -> str:
-        """Warn of a NicNodePolicy, which only NVIDIA's operator reads."""
+        """Warn of a NicNodePolicy, which kube-rdma's operator does not read."""
         where = manifest.document.where(("kind",))
         remedy = "Write its sections into the NicClusterPolicy, with nodeAffinity"
         self.warn(where, ("kube-rdma's operator reads no NicNodePolicy",), remedy)

@@ -265,7 +265,7 @@ class VirtualFunctions:
 
     async def _make(self, act: model.SetFunctions) -> None:
         begin = asyncio.get_running_loop().time()
-        # Before the kernel is touched: whatever ends the agent now, they are recorded as managed.
+        # Before the kernel is touched, so that they are known as managed if the agent ends now.
         await self._manage(act.physical, begun=act.autoprobe)
         self._begun.discard(act.physical)
         try:

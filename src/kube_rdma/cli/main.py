@@ -77,7 +77,7 @@ _OTHERS = "From other packages"
 
 
 class LazyGroup(click.Group):
-    """A group that imports a subcommand only when it is called or asked for help."""
+    """A group that imports its own subcommands only when they are called or asked for help."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -68,8 +68,8 @@ class Agents:
     ) -> tuple[NodeAnswer, ...]:
         """Return the answers of all nodes with an agent.
 
-        After each node `progress` is called with the number of nodes that have answered, and of all
-        nodes.
+        After each node `progress` is called with the number of nodes that answered or failed, and
+        of all nodes.
         """
         over = count(1)
 

@@ -3,8 +3,8 @@
     watches ─► wake ─► one look: components ─ apply, prune ─ judge ─ upgrades ─► status, Events
 
 Level-triggered: each look computes all anew, and a look at an unchanged cluster writes nothing. Of
-two policies the older one counts. Two operators at a time do no harm: both apply
-the same documents.
+two policies the older one counts. Two operators with the same values at a time do no harm: both
+apply the same documents.
 """
 
 from __future__ import annotations

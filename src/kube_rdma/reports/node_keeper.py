@@ -1,4 +1,4 @@
-"""Keeps one thing that the cluster knows of this node as the agent's last look was.
+"""Keeps one fact about this node at the API server as the agent's last look found it.
 
 The loop of role plugin hands every keeper each state of the Node object (`seen`) and each look
 (`look`). The subclass says what follows from a look and when the cluster says something else, and

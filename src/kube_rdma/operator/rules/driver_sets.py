@@ -1,8 +1,8 @@
 """The DaemonSets of drivers, one for each group of nodes that can share an image.
 
-The image tells by which contract its pod is made (model/operator). Drivers select a
-label of the operator (operator/rules/placement), and belong to no policy: what goes with its owner
-goes at once.
+The image tells by which contract its pod is made (model/operator). Drivers select a label of the
+operator (operator/rules/placement), and no policy owns them: with their owner all would be deleted
+at once.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _driver_daemon_set(
 ) -> Json:
     """Return the DaemonSet that both drivers start from.
 
-    Only operator/rules/upgrade moves its pods.
+    Its pods are exchanged as operator/rules/upgrade decides, or by hand.
     """
     document = daemon_set(policy, component, name, {PLACE_LABELS[component]: value_of(group)})
     document["spec"]["updateStrategy"] = {"type": "OnDelete"}

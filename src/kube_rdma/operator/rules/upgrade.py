@@ -1,4 +1,4 @@
-"""Decides which drivers may come, go or be exchanged: never under a pod that holds shares.
+"""Decides which drivers may come, go or be exchanged; none is unloaded under pods with shares.
 
     driver pods, places, holders, reports ─► upgrade_plan ─► operator/upgrades
 
