@@ -35,7 +35,7 @@ class LabelTerm(Frozen):
 
 
 def label_terms(text: str) -> tuple[LabelTerm, ...]:
-    """Return the terms of a label selector; none for a text that kubectl would not take."""
+    """Return the terms of a label selector; none for an empty or invalid text."""
     found: list[LabelTerm] = []
     for match in (_TERM.fullmatch(term.strip()) for term in _COMMA.split(text)):
         if match is None:

@@ -33,7 +33,8 @@ _FIRST = ["timestamp", "level", "event"]
 def configure(level: str = "info", form: str = "text") -> None:
     """Send all logs of this process to standard error; call it once, before the first line.
 
-    `level` is the least that is written; `form` is text or json.
+    `level` is the least that is written, of other libraries warning at least; `form` is text or
+    json.
     """
     least: int = getattr(logging, level.upper())
     shared: list[structlog.typing.Processor] = [

@@ -1,4 +1,4 @@
-"""Words that several rules need to say something to a person."""
+"""Makes phrases for people that several rules need."""
 
 from __future__ import annotations
 

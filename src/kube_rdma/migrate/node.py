@@ -78,7 +78,7 @@ async def look(cluster: Cluster, options: model.MigrationOptions) -> model.Migra
 async def neighbours(
     cluster: Cluster,
 ) -> tuple[tuple[model.PluginDaemonSet, ...], tuple[str, ...]]:
-    """Return the DaemonSets that serve RDMA cards, and the Deployments of NVIDIA's operator."""
+    """Return the DaemonSets that serve RDMA cards and NVIDIA's operator's ready Deployments."""
     seen = map(_judged, await objects.daemon_sets(cluster))
     plugins = tuple(one for one in seen if one.is_ours or serves_cards(one))
     return plugins, await objects.operators(cluster)

@@ -1,7 +1,7 @@
 """Rules about claims: entries of a pod that the API server refuses, selectors that match nothing.
 
-The API server takes a Deployment with such a template and refuses each of its pods. So only an
-Event says why there is none.
+The API server takes a Deployment with such a template and refuses each of its pods. So not the
+apply but an Event says why there is none.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def candidates(
 
 
 def is_shared(spec: PoolSpec) -> bool:
-    """Decide whether pods share each card of a pool, so that each needs an interface on it."""
+    """Decide whether pods off the node's own network share each card of a pool."""
     row = terms(spec)
     shares_cards = row.bind is Bind.PER_CARD and not row.owns
     return shares_cards and not spec.host_network and spec.serve is not Serving.CLAIMS

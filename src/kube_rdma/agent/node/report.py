@@ -164,8 +164,8 @@ class NodePolicies:
     async def follow(self, desired: Callable[[NodeSpecs, tuple[Refused, ...]], None]) -> None:
         """Call `desired` with the merged policies and the refused ones, until cancelled.
 
-        While the right to read them or their definition is missing, those read before go on to
-        count.
+        Without the right to read them, or without their definition, those read before it was lost
+        go on to count, if any.
         """
         self._report = desired
         while True:

@@ -208,7 +208,7 @@ _MERGE = "<<"
 
 
 def read_all(text: str, source: str) -> Iterator[texts.ManifestDocument | Refused]:
-    """Yield every document of a text that is not empty, or a Refused for a faulty one, in order."""
+    """Yield the documents of a text that are not empty, a Refused for a faulty one, in order."""
     lines_before = 0
     for part in _parts(text):
         if not _BLANK.fullmatch(part):
