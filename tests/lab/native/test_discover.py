@@ -22,12 +22,13 @@ pytestmark = pytest.mark.slow  # it boots a lab of its own
 NAME, RELEASE, NAMESPACE = "test-discover", "rdma", "kube-rdma"
 # Five groups: the first has two nodes. What is offered on a node of each, and how many shares.
 MACHINES = ("dgx-like", "dgx-like", "xe9680-like", "cx7-ib-and-storage", "r760xa-like", "cx5-dual")
+SHARES = 16  # of a card in mode shared-multi
 OFFERED = {
-    "node-1": ("rdma/nic", 8),
-    "node-2": ("rdma/nic", 8),
-    "node-3": ("rdma/nic", 4),
-    "node-4": ("rdma/nic", 8),
-    "node-5": ("rdma/nic", 3 * 16),
+    "node-1": ("rdma/nic", 8 * SHARES),
+    "node-2": ("rdma/nic", 8 * SHARES),
+    "node-3": ("rdma/nic", 4 * SHARES),
+    "node-4": ("rdma/nic", 8 * SHARES),
+    "node-5": ("rdma/nic", 3 * SHARES),
     "node-6": ("rdma/vf", 3),
 }
 GROUPS = 5
