@@ -292,9 +292,12 @@ def glances(folder: Path, kind: str, of: type[T]) -> tuple[tuple[str, T], ...] |
 
     A file that is removed meanwhile is left out. Raise Unavailable for an unreadable folder.
     """
+    texts: list[tuple[str, bytes]] = []
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
-        texts = [(path.stem, path.read_bytes()) for path in paths if path.exists()]
+        for path in paths:
+            with suppress(FileNotFoundError):
+                texts.append((path.stem, path.read_bytes()))
     except FileNotFoundError:
         return None
     except OSError as error:

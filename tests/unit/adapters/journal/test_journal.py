@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -431,6 +432,21 @@ def test_records_of_one_kind_are_read_while_another_writes(tmp_path):
         assert glances(folder, "promise", Promise) == (("p", LEFT_PROMISE),)
         assert glances(folder, "binding", Binding) == ()
         assert sorted(folder.iterdir()) == before
+
+
+def test_a_record_that_is_removed_meanwhile_is_left_out(tmp_path, monkeypatch):
+    with Journal(Folder(tmp_path), BINDINGS) as journal:
+        journal.load()
+        for name in ("gone", "p"):
+            journal.put(name, LEFT_PROMISE)
+    read = Path.read_bytes
+
+    def late(path):
+        (tmp_path / "gone.json").unlink(missing_ok=True)
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", late)
+    assert glances(tmp_path, "promise", Promise) == (("p", LEFT_PROMISE),)
 
 
 def test_a_record_that_is_nested_too_deeply_is_told(tmp_path):
