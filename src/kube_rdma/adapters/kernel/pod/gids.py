@@ -8,6 +8,7 @@ says which sysfs it is.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -80,7 +81,7 @@ def _has_room(port: Path, entries: int) -> bool:
     for index in sorted(map(int, _numbers(port)), reverse=True):
         if entries <= 0:
             break
-        entries -= _read(f"{port}/gids/{index}") == _EMPTY
+        entries -= _gid(port, index) == _EMPTY
     return entries <= 0
 
 
@@ -143,7 +144,7 @@ def _entries(port: Path, gap: int | None) -> Iterator[GidEntry]:
     """
     empty, index = 0, 0
     while gap is None or empty < gap:
-        value = _read(f"{port}/gids/{index}")
+        value = _gid(port, index)
         if value is None:
             return
         if value == _EMPTY:
@@ -155,8 +156,19 @@ def _entries(port: Path, gap: int | None) -> Iterator[GidEntry]:
         index += 1
 
 
+def _gid(port: Path, index: int) -> str | None:
+    """Return the GID of an entry, _EMPTY for an unused one; None behind the end of the table.
+
+    Before Linux 4.19 the kernel refuses to read an unused entry with EINVAL.
+    """
+    try:
+        return read_file(f"{port}/gids/{index}").decode(errors="replace").strip()
+    except OSError as error:
+        return _EMPTY if error.errno == errno.EINVAL else None
+
+
 def _read(path: str) -> str | None:
-    """Return the text of a file; None if it cannot be read, as for an empty GID entry."""
+    """Return the text of a file; None if it cannot be read, as of an unused entry."""
     try:
         return read_file(path).decode(errors="replace").strip()
     except OSError:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from ipaddress import ip_address
 from threading import Thread
 
 import pytest
 
 from kube_base.errors import Refused, Unavailable
+from kube_rdma.adapters.kernel.pod import gids
 from kube_rdma.adapters.kernel.pod.gids import await_gid, crowded, gid_table, listed, pci_of
+from kube_rdma.adapters.kernel.sysfs import files
 from kube_rdma.model.attach.attachment import GidTable
 from kube_rdma.model.attach.steps import AwaitGid
 from kube_rdma.model.ipam import gid_of
@@ -44,6 +47,24 @@ def test_a_gid_is_found_behind_any_gap(tmp_path, index):
     put(tmp_path, index, gid_of(V4))
     await_gid(STEP, tmp_path, patience=3)
     assert listed(tmp_path, "mlx5_0") == (("net1", V4),)
+
+
+def test_unused_entries_that_cannot_be_read_end_no_table(tmp_path, monkeypatch):
+    """Before Linux 4.19 the kernel answers EINVAL for them."""
+    table(tmp_path, 4)
+    put(tmp_path, 2, gid_of(V4))
+
+    def old(path):
+        if (data := files.read_file(path)).strip() == EMPTY.encode():
+            raise OSError(errno.EINVAL, "Invalid argument", path)
+        return data
+
+    monkeypatch.setattr(gids, "read_file", old)
+    await_gid(STEP, tmp_path, patience=0)
+    assert listed(tmp_path, "mlx5_0") == (("net1", V4),)
+    assert gid_table("mlx5_0", tmp_path).used == 1
+    assert crowded({"mlx5_0": 1}, tmp_path) == ()
+    assert [one.used for one in crowded({"mlx5_0": 2}, tmp_path)] == [1]
 
 
 def test_the_second_port_counts_too(tmp_path):
