@@ -124,7 +124,7 @@ class PodLinks(Frozen):
             has, wanted = link.seen.mac, (step.mac or "").lower()
             if wanted and has != wanted and errors.errno_of(error) in _NOT_THIS_MAC:
                 has = _mac_after_reset(self.pod, link.seen.index)
-            if has != wanted:
+            if not wanted or has != wanted:
                 raise self._not_set(step, link, error) from error
             # Many a driver takes no MAC while its link is up, not even the one that it has.
             self.set(replace(step, mac=None))

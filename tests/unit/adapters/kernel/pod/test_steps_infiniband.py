@@ -281,6 +281,23 @@ def test_a_child_in_the_pod_is_asked_for_there():
     assert struct.pack("=HHH", 6, 1, 0x12) in body
 
 
+class Refusing(Kernel):
+    """Answers EIO to all that is no question."""
+
+    def ask(self, kind, body=b"", **how):
+        if kind != 18:
+            raise refusal(errno.EIO)
+        return super().ask(kind, body, **how)
+
+
+def test_a_link_without_a_mac_that_cannot_be_set_is_told_once():
+    head = struct.pack("=BxHiII", 0, 519, 9, 1, 0)  # ARPHRD_RAWIP: it has no address
+    found = [Attribute(3, b"net1\0"), Attribute(4, struct.pack("=I", 1500))]
+    pod = Refusing(head + encode_attributes(found))
+    with pytest.raises(Unavailable, match="setting net1"):
+        PodLinks(Kernel(), pod, 3, 4).set(SetLink(net1, 9000))
+
+
 def test_a_card_s_own_ipoib_interface_is_found():
     """Although the kernel says ipoib of it; a child of the same function is not it."""
     own = interface(b"ibs0v0", 9, *POSITION)
