@@ -84,12 +84,13 @@ def controller(
     """Do cluster-wide work; the Deployment runs it.
 
     It frees the addresses of nodes that are gone, reports how full pools are, and writes the status
-    of NodePolicies. It evicts pods without their networks when an agent asks for it. It runs the
-    BandwidthChecks of namespaces that allow it. With --node-labels it labels nodes by the switches
-    that they are plugged into. With --names it publishes RDMA addresses of pods.
+    of NodePolicies. It evicts pods without their networks, or with outdated device nodes, when an
+    agent asks for it. It runs the BandwidthChecks of namespaces that allow it. With --node-labels
+    it labels nodes by the switches that they are plugged into. With --names it publishes RDMA
+    addresses of pods.
 
-    When several copies run, the one that holds the Lease kube-rdma-controller works. A controller
-    runs until SIGTERM or SIGINT.
+    When several copies run, the one that holds the Lease kube-rdma-controller works. With
+    --fullname=NAME the Lease is NAME-controller. A controller runs until SIGTERM or SIGINT.
     """
     from kube_rdma.lib import logs  # before all that logs
 
