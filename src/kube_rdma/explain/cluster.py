@@ -7,15 +7,17 @@ part that may not be read, and explain/evidence notes that.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from shlex import quote
+from typing import Any, TypeAlias
 
-from kube_base.errors import Refused, Unavailable
+from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
-from kube_client.kinds import EVERYWHERE, Where
+from kube_client.kinds import EVERYWHERE, Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, status_of
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, extended_requests, status_of
 from kube_rdma.adapters.cluster.kinds.resource_api import (
     DEVICE_CLASS,
     RESOURCE_CLAIM,
@@ -24,16 +26,18 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
     resource_claim,
     resource_slice,
 )
-from kube_rdma.admission.documents.pod_manifest import counted
 from kube_rdma.attach.documents import network_status
 from kube_rdma.model.admission import OfferedPool
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.claim import ClaimNode, ClaimWorld
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.late_binding import PodName
-from kube_rdma.model.pools import PoolSpec
+from kube_rdma.model.pools import ClusterNodePolicy, PoolSpec
 from kube_rdma.model.reports import NodeReport
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
+
+Keep: TypeAlias = Callable[[str, KubeError], None]
+"""Keeps that a part, which is named, was not seen because of an error."""
 
 
 class OtherPods(Frozen):
@@ -54,13 +58,7 @@ async def others_on(cluster: Cluster, node: str, but: PodName | None = None) -> 
         own = but is not None and (pod.namespace, pod.name) == (but.namespace, but.name)
         if own or status_of(pod).is_over:
             continue
-        for container in pod.spec.containers:
-            for resource, quantity in container.resources.limits.items():
-                if "/" in resource:
-                    try:
-                        held[resource] += counted(quantity)
-                    except ValueError:
-                        held[resource] += 0
+        held.update(extended_requests(pod))
         status = network_status.own_attached(pod.annotation(network_status.OWN_ANNOTATION) or "")
         cards += (one.card for one in status if one.card)
     return OtherPods(tuple(sorted(held.items())), tuple(cards))
@@ -88,29 +86,35 @@ async def read_report(cluster: Cluster, name: str) -> NodeReport:
     """Return the NodeReport of a node; raise Unavailable without one."""
     stored = await cluster.get(NODE_REPORT, name)
     if stored is None or stored.status is None:
-        raise Unavailable(f"there is no NodeReport {name}, which an agent with --networks writes")
+        raise Unavailable(f"there is no NodeReport {name}, which an agent with role node writes")
     return stored.status
 
 
-async def offered_pools(cluster: Cluster) -> tuple[OfferedPool, ...]:
+async def offered_pools(cluster: Cluster, keep: Keep) -> tuple[OfferedPool, ...]:
     """Return the pools of all NodePolicies, each with its node selector.
 
-    Raise Refused if the spec of one has faults.
+    Those of a policy whose spec has faults are left out, and `keep` is called with its error.
     """
-    policies = map(policy_of, (await cluster.see(NODE_POLICY)).objects)
+    policies = _policies((await cluster.see(NODE_POLICY)).objects, keep)
     return tuple(OfferedPool(spec, one.selector) for one in policies for spec in one.pools)
 
 
-async def reported_specs(cluster: Cluster, report: NodeReport) -> tuple[PoolSpec, ...]:
+async def reported_specs(cluster: Cluster, report: NodeReport, keep: Keep) -> tuple[PoolSpec, ...]:
     """Return the pools of the NodePolicies that a node's report names.
 
-    A report does not repeat all of their settings.
+    A report does not repeat all of their settings. `keep` is as in `offered_pools`.
     """
-    specs: list[PoolSpec] = []
-    for policy in report.policies:
-        stored = await cluster.get(NODE_POLICY, policy.name)
-        specs += policy_of(stored).pools if stored else ()
-    return tuple(specs)
+    read = [await cluster.get(NODE_POLICY, policy.name) for policy in report.policies]
+    policies = _policies(filter(None, read), keep)
+    return tuple(spec for one in policies for spec in one.pools)
+
+
+def _policies(stored: Iterable[Stored[bytes, Any]], keep: Keep) -> Iterator[ClusterNodePolicy]:
+    for one in stored:
+        try:
+            yield policy_of(one)
+        except Refused as error:
+            keep(f"the pools of NodePolicy {one.name}", error)
 
 
 async def claim_world(cluster: Cluster, namespace: str, name: str, node: str | None) -> ClaimWorld:

@@ -207,7 +207,7 @@ class _EvidenceReader:
         if full.basis is not None:
             pools = tuple(OfferedPool(one.spec, cards=one.cards) for one in full.basis.pools)
         else:
-            read = partial(objects.offered_pools, cluster)
+            read = partial(objects.offered_pools, cluster, reader.keep)
             pools = await reader.asked("the NodePolicies", read) or ()
         ip_pools = tuple(full.ip_pools) if full.pools_seen else None
         judged = findings(full.template, AdmissionFacts(pools, full.networks, ip_pools))
@@ -237,7 +237,7 @@ class _EvidenceReader:
         if report is None:
             nothing = HostNetwork((), NamespaceMode.UNKNOWN)
             return NodeBasis(name, (), nothing, state, reported=False) if state else None
-        specs = partial(objects.reported_specs, cluster, report)
+        specs = partial(objects.reported_specs, cluster, report, reader.keep)
         return basis(name, report, state, await reader.asked("the NodePolicies", specs) or ())
 
 

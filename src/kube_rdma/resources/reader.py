@@ -7,8 +7,7 @@ one namespace where the author's rights end there.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -22,7 +21,7 @@ from kube_client.kinds import ObjectCodec, ObjectKind, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import whole
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION, RESOURCE
-from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, Container, FullPod, status_of
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, extended_requests, status_of
 from kube_rdma.adapters.cluster.kinds.resource_api import DEVICE_CLASS
 from kube_rdma.admission.rules.shares import uncounted
 from kube_rdma.ipam.cluster import IP_POOL_TEXT, pool_of_text
@@ -154,7 +153,12 @@ class _NamedPlugin(msgspec.Struct, frozen=True):
 async def pods(cluster: Cluster, namespace: str = "") -> tuple[resources.HeldShares, ...]:
     """Return the shares that pods hold or wait for, in one namespace or in all."""
     stored = await cluster.list(FULL_POD, Where(namespace=namespace))
-    return tuple(held for pod in stored if not status_of(pod).is_over for held in _held(pod))
+    return tuple(
+        resources.HeldShares(pod.namespace, pod.spec.node_name, resource, count)
+        for pod in stored
+        if not status_of(pod).is_over
+        for resource, count in extended_requests(pod).items()
+    )
 
 
 async def quotas(cluster: Cluster, namespace: str) -> tuple[resources.NamespaceQuota, ...]:
@@ -203,24 +207,6 @@ async def ip_pools(cluster: Cluster) -> tuple[resources.NetworkPool, ...]:
             namespaces = ()
         pools.append(resources.NetworkPool(stored.name, free, tuple(map(str, namespaces))))
     return tuple(pools)
-
-
-def _held(pod: FullPod) -> Iterator[resources.HeldShares]:
-    """Yield a pod's shares: the sum of its containers, or its largest init container's."""
-    spec = pod.spec
-    beside: Counter[str] = Counter()
-    for container in spec.containers:
-        beside.update(_limits(container))
-    for container in spec.init_containers:
-        beside |= _limits(container)
-    for resource, count in beside.items():
-        yield resources.HeldShares(pod.namespace, spec.node_name, resource, count)
-
-
-def _limits(container: Container) -> Counter[str]:
-    """Return a container's limits of extended resources, which equal its requests."""
-    limits = container.resources.limits
-    return Counter({name: whole(str(count)) for name, count in limits.items() if "/" in name})
 
 
 def named_pools(config: str) -> tuple[str, ...]:

@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.own import DEFINITION
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS
 from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_CLAIM
 from kube_rdma.adapters.journal.codec import ATTACHMENTS
@@ -19,11 +20,13 @@ from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.attach.executor import AttachmentJournal
 from kube_rdma.cli.explain import explain
+from kube_rdma.explain.cluster import reported_specs
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, Sandbox
 from kube_rdma.model.attach.steps import SetLink
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.model.pools import PolicyAtNode, PolicyOutcome
 from kube_rdma.names.cluster import ENDPOINT_SLICE
 from kube_rdma.pools.kind import NODE_POLICY
 from tests.kit import explained as kit
@@ -488,6 +491,48 @@ def test_a_mode_that_a_node_policy_sets_counts(tmp_path, mode, fields, words):
     document["spec"]["nodeSelector"] = SELECTED
     for told in problems(server, tmp_path, document):
         assert [one for one in told if words in one]
+
+
+def test_a_node_policy_with_faults_hides_no_other(tmp_path):
+    """Neither of all policies, nor of those that a node's report names."""
+    server = kit.server()
+    policy(server, "exclusive")
+    server.put(NODE_POLICY, {"metadata": {"name": "Z"}, "spec": {"pools": 7}})
+    document = waiting()
+    document["spec"] |= {"volumes": [VEPFS], "nodeSelector": SELECTED}
+    printed = json.loads(run(server, "-f", written(tmp_path, document), "--json").stdout)
+    told = [one["problem"] for one in printed["obstacles"]]
+    assert [one for one in told if "vePFS, which cannot be used in mode exclusive" in one]
+    assert [n for n in printed["notes"] if n.startswith("Not seen: the pools of NodePolicy Z, for")]
+    named = tuple(PolicyAtNode(name, 1, PolicyOutcome.APPLIED) for name in "Za")
+    report, kept = replace(kit.reported(), policies=named), []
+    read = reported_specs(Cluster(server.line()), report, lambda name, _: kept.append(name))
+    assert [spec.mode for spec in asyncio.run(read)] == ["exclusive"]
+    assert kept == ["the pools of NodePolicy Z"]
+
+
+def test_a_sidecar_of_another_pod_holds_its_shares(tmp_path):
+    server = kit.server(shares=2)
+    other = kit.pod("other", count=1)
+    sidecar = {"restartPolicy": "Always", "resources": {"limits": {kit.HCA: "1"}}}
+    words = ("-f", written(tmp_path, kit.pod("new", node="")), "--node", kit.NODE_NAME, "--json")
+    told = []
+    for inits in ([], [sidecar]):
+        other["spec"]["initContainers"] = inits
+        kit.put_pod(server, other)
+        found = json.loads(run(server, *words).stdout)["obstacles"]
+        told.append([one["stage"] for one in found if one["fatal"]])
+    assert told == [[], ["scheduler"]]
+
+
+def test_who_writes_a_missing_report_is_named(tmp_path):
+    server = kit.server()
+    server.remove(NODE_REPORT, kit.NODE_NAME)
+    path = written(tmp_path, waiting())
+    told = run(server, "-f", path, "--node", kit.NODE_NAME).stdout
+    assert "there is no NodeReport node-1, which an agent with role node writes" in " ".join(
+        told.split()
+    )
 
 
 def test_a_pool_that_is_missing_is_named(tmp_path):

@@ -121,6 +121,27 @@ def world():
     return World()
 
 
+def test_containers_that_run_together_hold_shares_together(world):
+    """A sidecar runs beside the containers, an init container beside the sidecars before it."""
+
+    def container(shares, **more):
+        return {"resources": {"limits": {NIC: str(shares), "cpu": "1"}}, **more}
+
+    def free(*inits):
+        spec = {"nodeName": "node-1", "containers": [container(1)], "initContainers": [*inits]}
+        document = {"metadata": meta("busy", "other"), "spec": spec, "status": {}}
+        world.server.put(POD, document)
+        return world.document()["resources"][0]["free"]
+
+    sidecar = container(2, restartPolicy="Always")
+    assert free() == 13
+    assert free(container(3)) == 11
+    assert free(sidecar) == 11
+    assert free(sidecar, container(3)) == 9
+    assert free(container(3), sidecar) == 11
+    assert free(sidecar, sidecar) == 9
+
+
 def test_services_that_name_addresses_are_listed(world):
     world.server.add(ENDPOINT_SLICE)
     world.server.put(ENDPOINT_SLICE, endpoint_slice(("worker-0", True), ("worker-1", False)))

@@ -7,6 +7,7 @@ is as the API has it, or not there at all.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ import msgspec
 
 from kube_base.foreign_json import decoded
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Owner, Stored
+from kube_rdma.adapters.cluster.kinds.node import units
 from kube_rdma.model.attach.attachment import RESTART
 from kube_rdma.model.kubernetes import MIRROR, OVER, PodState, Toleration
 
@@ -62,7 +64,7 @@ class ContainerResources(msgspec.Struct, frozen=True):
     requests: dict[str, str | int] = {}
 
 
-class Container(msgspec.Struct, frozen=True):
+class Container(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of a container that kube-rdma reads, in a pod or a template."""
 
     name: str = ""
@@ -70,6 +72,7 @@ class Container(msgspec.Struct, frozen=True):
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     resources: ContainerResources = ContainerResources()
+    restart_policy: str = ""  # Always: this init container is a sidecar
 
     @property
     def extended(self) -> tuple[str, ...]:
@@ -149,6 +152,28 @@ FullPod: TypeAlias = Stored[FullPodSpec, FullPodStatus]
 def status_of(pod: FullPod) -> FullPodStatus:
     """Return the status of a pod, an empty one before it has any."""
     return pod.status or FullPodStatus()
+
+
+def extended_requests(pod: FullPod) -> Counter[str]:
+    """Return how many of each extended resource a pod requests, as Kubernetes counts them.
+
+    Sidecars run beside the containers, and beside the init containers after them. Kubernetes counts
+    so in PodRequests (component-helpers/resource/helpers.go). What is no quantity counts 0.
+    """
+    sidecars: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    for container in pod.spec.init_containers:
+        if container.restart_policy == "Always":
+            sidecars += _limits(container)
+        else:
+            most |= sidecars + _limits(container)
+    return most | sum(map(_limits, pod.spec.containers), sidecars)
+
+
+def _limits(container: Container) -> Counter[str]:
+    """Return a container's limits of extended resources, which equal its requests."""
+    limits = container.resources.limits
+    return Counter({name: units(str(count)) for name, count in limits.items() if "/" in name})
 
 
 def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:
