@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -71,6 +71,13 @@ def hostile_pod(number):
     made = sleeping_pod(f"hostile-{number}", namespace=HOSTILE, annotations=notes, nodeName=NODE)
     made["spec"]["containers"][0]["env"] = [{"name": f"E{n}", "value": FILLED} for n in range(90)]
     made["spec"]["terminationGracePeriodSeconds"] = 0
+    return made
+
+
+def refused_pod(number):
+    """A pod as large that is refused at once: its network is not there."""
+    made = hostile_pod(number)
+    made["metadata"]["annotations"] = {"k8s.v1.cni.cncf.io/networks": "absent"}
     return made
 
 
@@ -225,6 +232,9 @@ CASES = {
     "NodeReport": Hostile(f"/apis/{OWN}/nodereports", hostile_report),
 }
 
+# A node that starts a hundred pods is slow whatever they say, so the control has as many.
+CONTROLS = {"pod": Hostile(PODS, refused_pod)}
+
 
 @pytest.fixture(scope="module")
 def lab(ethernet):
@@ -359,7 +369,8 @@ def test_a_hundred_hostile_objects_harm_nobody(lab, client, kind, record_propert
     before = restarts(lab)
     agent.forget()
     memory, cpu = agent.peak(), agent.cpu()
-    control = starts(lab)
+    with stored(lab, client, CONTROLS[kind]) if kind in CONTROLS else nullcontext():
+        control = starts(lab)
     at_rest, peak_at_rest = agent.cpu() - cpu, agent.peak()
     agent.forget()
     cpu = agent.cpu()
