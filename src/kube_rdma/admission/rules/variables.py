@@ -74,9 +74,12 @@ def fixed_indexes(values: Mapping[str, str]) -> Iterator[tuple[int, Finding]]:
     """Yield fixed GID indexes, each with a finding for cards that several pods share."""
     why = "is fixed, and the index of a pod's GID on a shared card differs from pod to pod"
     for name in ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX"):
-        remedy = f"Leave {name} out: NCCL 2.21 finds it, and nccl.conf and ucx.conf of the "
+        remedy = (
+            f"Leave {name} out: NCCL 2.21 finds it. Where the container's networks give all its "
+            "devices one index, nccl.conf and ucx.conf have it"
+        )
         if _INDEX.fullmatch(values.get(name, "")):
-            yield int(values[name]), _wrong(name, values, why, f"{remedy}container have it")
+            yield int(values[name]), _wrong(name, values, why, remedy)
 
 
 def variables(review: PodReview) -> Iterator[Finding]:

@@ -66,7 +66,7 @@ def _no_driver(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
-    """The interface works, and `kube-rdma devices` shows nothing."""
+    """The interface works, and `kube-rdma devices` shows no RDMA device of it."""
     survey = survey_of(seen)
     if survey.devices and all(pool.cards for pool in verdict(seen).pools):
         return
@@ -194,7 +194,9 @@ def _switched_off(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_carrier(seen: Observation) -> Iterator[Finding]:
-    """The port is DOWN and Polling. A split cable may not match: see `mlxlink`."""
+    """The port is DOWN: Polling on InfiniBand, often Disabled on RoCE although its interface is up. A
+    split cable may not match: see `mlxlink`.
+    """
     return _against(seen, lacking="carrier")
 
 
@@ -273,7 +275,7 @@ def _left_out(seen: Observation) -> Iterator[Finding]:
 
 
 def _clashes(seen: Observation) -> Iterator[Finding]:
-    """A card is missing from the second of two pools."""
+    """A card is missing from the second of two pools, or counts in both."""
     for clash in verdict(seen).clashes:
         severity = Severity.ERROR if clash.fatal else Severity.WARNING
         fix = "Let selectors of the two pools choose different cards"
@@ -294,8 +296,8 @@ def _ill_cards(seen: Observation) -> Iterator[Finding]:
 
 
 def _taken_over(seen: Observation) -> Iterator[Finding]:
-    """A card that a selector chooses stays with the node: it has routes, storage, a VLAN or DHCP.
-    Name it in a selector to give it.
+    """A card that a selector chooses stays with the node, which uses it; or it goes to pods with an
+    address by DHCP. Or a range names functions that are not there.
     """
     judged = verdict(seen)
     for sentence in (*judged.spared, *judged.dynamic, *judged.beyond):
@@ -334,7 +336,7 @@ def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
     yield Finding(
         "gpu",
         f"{len(gpus)} GPUs with driver nvidia; module nvidia_peermem is not loaded, {how}",
-        "Data between GPU and card goes through host memory",
+        "Data between GPU and card may go through host memory",
         "modprobe nvidia_peermem, after the RDMA modules; or use the driver's open modules",
         severity,
     )

@@ -157,8 +157,8 @@ def _kubelet(seen: Observation) -> ObservedKubelet:
 
 
 def outdated(seen: Observation) -> Iterator[Finding]:
-    """The kubelet or vpc-cni is older than kube-rdma, or VKE's own component, needs. The latter is
-    advice.
+    """The kubelet is older than kube-rdma needs. As advice: it or vpc-cni is older than VKE's own
+    component needs.
 
     Volcengine's document "Use RDMA in VKE" has the needs of that component.
     """

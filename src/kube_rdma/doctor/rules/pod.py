@@ -226,8 +226,8 @@ def _unseen_device(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _no_gid(seen: doctor.Observation) -> Iterator[Finding]:
-    """Programs fail with "invalid GID" or "Failed to modify QP to RTR". A full table takes fewer
-    pods on a card.
+    """Programs fail with "invalid GID" or "Failed to modify QP to RTR". If the table is full, give
+    the card fewer pods.
     """
     pod = _pod(seen)
     for container, device in devices_of(seen):
