@@ -194,8 +194,8 @@ def _switched_off(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_carrier(seen: Observation) -> Iterator[Finding]:
-    """The port is DOWN: Polling on InfiniBand, often Disabled on RoCE although its interface is up. A
-    split cable may not match: see `mlxlink`.
+    """The port is DOWN: Polling on InfiniBand, often Disabled on RoCE although its interface is up.
+    A split cable may not match: see `mlxlink`.
     """
     return _against(seen, lacking="carrier")
 
@@ -296,8 +296,8 @@ def _ill_cards(seen: Observation) -> Iterator[Finding]:
 
 
 def _taken_over(seen: Observation) -> Iterator[Finding]:
-    """A card that a selector chooses stays with the node, which uses it; or it goes to pods with an
-    address by DHCP. Or a range names functions that are not there.
+    """A card that a selector chooses stays with the node, which uses it, or has an address by DHCP.
+    Or a range names functions that are not there.
     """
     judged = verdict(seen)
     for sentence in (*judged.spared, *judged.dynamic, *judged.beyond):

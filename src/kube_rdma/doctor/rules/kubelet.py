@@ -157,8 +157,7 @@ def _kubelet(seen: Observation) -> ObservedKubelet:
 
 
 def outdated(seen: Observation) -> Iterator[Finding]:
-    """The kubelet is older than kube-rdma needs. As advice: it or vpc-cni is older than VKE's own
-    component needs.
+    """The kubelet is too old; as advice, it or vpc-cni is too old for VKE's own component.
 
     Volcengine's document "Use RDMA in VKE" has the needs of that component.
     """

@@ -377,7 +377,8 @@ UNENTERED = _own(
 )
 HOLDERS_KNOWN = _own(
     "scrape_holders_known",
-    "The value is 1 when the kubelet reports holders of shares, else 0: pods have no metrics.",
+    "The value is 1 when the kubelet reports holders of shares, else 0: containers have no "
+    "metrics.",
     "the kubelet's pod resources",
 )
 PART_FAILURES = _counter(
