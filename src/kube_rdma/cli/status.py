@@ -149,7 +149,10 @@ async def look_at(
     what: str = "all",
     shown: Callable[[ClusterLook], None] | None = None,
 ) -> ClusterLook:
-    """Return the last look at a cluster, which ends when `what` is well or the time is over."""
+    """Look at a cluster until `what` is well or the time is over, and return the last look.
+
+    With `shown`, look until cancelled.
+    """
     from kube_rdma.reports.gather import take, until_well
 
     with out.ProgressLine("Reading the cluster.", is_wanted=shown is None) as line:

@@ -124,7 +124,7 @@ def ordered(left: object, right: object) -> int:
 
 
 def kind(value: object) -> str:
-    """Return the name of a value's CEL type."""
+    """Return the name of a value's CEL type; of null, quantities and optionals Python's class."""
     names = {bool: "bool", int: "int", float: "double", str: "string", tuple: "list"}
     return "map" if isinstance(value, Mapping) else names.get(type(value), type(value).__name__)
 
