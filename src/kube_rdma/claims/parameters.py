@@ -128,8 +128,9 @@ class ClaimParametersObject(Typed):
     claim it needs a pool or a network. Left out: false.
     """
     mac: Mac | None = None
-    """mac is the MAC address of the interface. In a claim it needs a network. Left out: the kernel
-    chooses it, or the network says it. Example: 02:00:0a:00:00:01.
+    """mac is the MAC address of the interface. In a claim it needs a network. Left out: that of the
+    network, or of a card that moves into the pod, else the kernel chooses it. Example:
+    02:00:0a:00:00:01.
     """
     guid: Guid | None = None
     """guid is the GUID of an InfiniBand interface, eight octets. In a claim it needs a network.

@@ -127,7 +127,8 @@ class ReportedCard(kubernetes.SparsePart):
     """
     carries: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=8)] = ()
     """carries is what the node itself uses the card for: its default route, further routes, mounted
-    storage. The operator does not change the driver of such a node. Left out: none of these.
+    storage, an interface above it. The operator does not change the driver of such a node. Left
+    out: none of these.
     """
     addresses: Annotated[tuple[kubernetes.Word, ...], Meta(max_length=16)] = ()
     """addresses are the IP addresses of the node on the card's interfaces, without prefix length.

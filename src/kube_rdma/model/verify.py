@@ -363,11 +363,11 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
     """
     lowest_measured: Measure | None = None
     """lowestMeasured is the lowest that any pair measured: a quantity of bit/s, with latency: true
-    a duration. Left out: all pairs failed. Examples: 94.2G, 2.13us.
+    a duration. Left out: no pair has a figure. Examples: 94.2G, 2.13us.
     """
     highest_measured: Measure | None = None
     """highestMeasured is the highest that any pair measured, in the form of lowestMeasured. Left
-    out: all pairs failed. Examples: 97.66G, 3.4us.
+    out: no pair has a figure. Examples: 97.66G, 3.4us.
     """
     lowest: float | None = None
     """lowest is the old form of lowestMeasured, in Gbit/s or microseconds; it goes with the next
@@ -382,7 +382,7 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
     Empty: no pair is bad, or all are.
     """
     left_out: Annotated[tuple[LeftOutEntry, ...], Meta(max_length=MOST_NAMES)] = ()
-    """leftOut is a list of the nodes and pods that took no part, with the reason."""
+    """leftOut is a list of the first 64 nodes and pods that took no part, with the reason."""
     pairs: Annotated[tuple[PairEntry, ...], Meta(max_length=MOST_PAIRS)] = ()
     """pairs are the results pair by pair: failed ones first, then slow ones, then good ones. Only
     the first 500 are listed.

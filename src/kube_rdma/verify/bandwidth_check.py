@@ -214,8 +214,8 @@ class TemplateSpec(PodPart):
     of its own command. Its image needs perftest and a shell.
     """
     resource_claims: Many[TemplateClaim] | None = Field(default=None, max_length=64)
-    """resourceClaims are the claims of the pod, as in any Pod. A node gets a copy only if its
-    devices can meet them. Left out: the pod has none.
+    """resourceClaims are the claims of the pod, as in any Pod. A node whose devices cannot meet
+    them gets no copy. Left out: the pod has none.
     """
     node_selector: Labels | None = None
     """nodeSelector has labels that a node needs, as in any Pod. The label kubernetes.io/hostname in
@@ -244,7 +244,7 @@ class BandwidthTemplate(Typed):
     spec: TemplateSpec = Field(examples=[{"containers": [{"name": "c", "image": "IMAGE"}]}])
     """spec is the specification of the pod, as in any Pod. A copy has no probes, lifecycle hooks
     and init containers. kube-rdma sets its affinity, restartPolicy and
-    terminationGracePeriodSeconds.
+    terminationGracePeriodSeconds, and ignores nodeName.
     """
 
 
@@ -317,9 +317,9 @@ class BandwidthCheckSpec(Typed):
     or template.
     """
     nodes: Annotated[Many[ObjectName], Field(max_length=MOST_NODES)] = ()
-    """nodes are the names of the nodes that get a copy of template; cordoned nodes get none. Left
-    out: all nodes that offer the extended resources of template, as shares or by claims, and
-    devices for its claim templates. Example: [node-1, node-2].
+    """nodes are the names of the nodes that may get a copy of template. A node gets one only if
+    it is Ready, not cordoned, and offers the resources and claims of template. Left out: all nodes.
+    Example: [node-1, node-2].
     """
     start_seconds: int = Field(300, ge=1, le=HOUR)
     """startSeconds is how long the copies of template may take to become Ready, in seconds. A copy
@@ -328,15 +328,13 @@ class BandwidthCheckSpec(Typed):
     pairs: Annotated[verify.Pairing, Strict(strict=False)] = verify.Pairing.ALL
     """pairs are the pairs to measure. all: each pair, one rail at a time. ring: each card with two
     neighbours, all rails at once. star: the first of nodes with each other one; without nodes the
-    first pod by name. ring and star measure each suspect once more, with a good card. Left out:
-    all.
+    first pod by name. In ring and star a card that was well with no other is measured once more.
+    Left out: all.
     """
     test: Annotated[verify.Operation, Strict(strict=False)] = verify.Operation.WRITE
     """test is the RDMA operation that perftest measures: write, read or send. Left out: write."""
     latency: bool = False
-    """latency is true to measure latencies in microseconds, false to measure bandwidths in Gbit/s.
-    Left out: false.
-    """
+    """latency is true to measure latencies, false to measure bandwidths. Left out: false."""
     size: int | None = Field(None, ge=1)
     """size is the size of a message in bytes. It excludes allSizes. Left out: the default of
     perftest. Example: 65536.
@@ -367,15 +365,15 @@ class BandwidthCheckSpec(Typed):
     counts as failed. Left out: 300.
     """
     run_seconds: int = Field(21_600, ge=1, le=DAY)
-    """runSeconds is how long all measurements of a run may take together, in seconds. Then the run
-    ends with the figures that it has, as NotWell. Waiting for other checks does not count. Left
-    out: 21600 (6 hours).
+    """runSeconds is for how many seconds a run begins measurements. If some are left then, it ends
+    with the figures that it has, as NotWell. Waiting for other checks does not count. Left out:
+    21600 (6 hours).
     """
     max_pairs: int = Field(20_000, ge=1, le=MOST_MEASUREMENTS)
-    """maxPairs is how many measurements a run may need. A run that needs more measures nothing; it
-    is tried again after five minutes, with nodes only after a change of the spec. Two pods need
-    one for each rail that both have, with bothWays two. Repeated measurements of suspects do not
-    count. Left out: 20000.
+    """maxPairs is how many measurements a run may need. A run above this limit measures nothing. It
+    is tried again after five minutes, or, if the field nodes is set, after a change of the spec. A
+    pair of pods needs one for each rail that both have, with bothWays two. Repeated measurements of
+    suspects do not count. Left out: 20000.
     """
     both_ways: bool = False
     """bothWays is true to measure each pair a second time with client and server exchanged. Left
@@ -412,9 +410,9 @@ class BandwidthCheckSpec(Typed):
     false.
     """
     every_seconds: int | None = Field(None, ge=60, le=YEAR)
-    """everySeconds is the time from the start of one run to the start of the next, in seconds. Left
-    out: the check runs once, and again when its spec changes. A run that ends without figures is
-    tried again after five minutes, unless its spec is at fault. Example: 86400.
+    """everySeconds is how many seconds after the start of one run the next is due. Left out: the
+    check runs once, and again when its spec changes. A run that ends without figures is due again
+    after at most five minutes, unless its spec is at fault. Example: 86400.
     """
 
     @field_validator("template", "nodes", "all_sizes")

@@ -183,11 +183,11 @@ class GlobalSection(driver.OpenSection):
 
     repository: driver.Repository | None = None
     """repository is the registry and path of images for each section that names none. Left out:
-    ofedDriver, the device plugin and nvPeerDriver must name their own. Example: mellanox.
+    ofedDriver, device plugins and nvPeerDriver must name their own. Example: mellanox.
     """
     version: driver.Version | None = None
-    """version is the version of images for each section that names none. Left out: ofedDriver, the
-    device plugin and nvPeerDriver must name their own. Example: 5.0-2.1.8.0.
+    """version is the version of images for each section that names none. Left out: ofedDriver,
+    device plugins and nvPeerDriver must name their own. Example: 5.0-2.1.8.0.
     """
     image_pull_secrets: Many[str] = ()
     """imagePullSecrets is a list of Secrets in the policy's namespace that give access to the

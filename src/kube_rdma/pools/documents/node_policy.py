@@ -288,10 +288,10 @@ class PolicyPool(Typed):
     resource: Annotated[words.Resource, Field(max_length=317)] = Field(examples=["rdma/hca"])
     """resource is the resource name that containers ask for. Example: rdma/hca."""
     mode: Annotated[specs.Mode, _Named]
-    """mode says what a share gives to a container. hca: the cards of the pool, shared with other
-    containers. exclusive: a physical card. shared: a virtual interface, one on each card.
-    shared-multi: a virtual interface, many on each card. sriov: a virtual function, or a card
-    without any.
+    """mode says what a share gives to a container. hca: all cards of the pool, or one with bind
+    per-card, shared with other containers. exclusive: a physical card. shared: a virtual interface,
+    one on each card. shared-multi: a virtual interface, many on each card. sriov: a virtual
+    function, or a card without any.
     """
     selectors: Annotated[Many[PoolSelector], _Few] = ()
     """selectors choose the cards of the pool among those that the mode can take. One selector has
