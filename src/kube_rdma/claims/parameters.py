@@ -119,9 +119,9 @@ class ClaimParametersObject(Typed):
     needs its length. Left out: those that the pool chooses. Example: 10.0.0.10/24.
     """
     routes: Annotated[Many[ClaimRoute], _Few] | None = None
-    """routes lead through the interface, at most 16, and come before those of the network and the
-    pool. A default route is in the table of the interface alone. In a claim they need a pool or a
-    network. Left out: no further routes.
+    """routes lead through the interface, at most 16, and win over those of the network and the pool
+    to the same subnet. A default route is in the table of the interface alone. In a claim they need
+    a pool or a network. Left out: no further routes.
     """
     default_route: bool | None = None
     """defaultRoute is true if the pod's default route leads to the gateway of this interface. In a

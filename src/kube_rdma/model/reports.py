@@ -302,7 +302,7 @@ class NodeReportSpec(kubernetes.SparsePart):
 
     cabling: Annotated[tuple[ExpectedCable, ...], Meta(max_length=256)] = ()
     """cabling are the cables that the node is to have; another one that is seen is reported as a
-    fault. Left out: every cable is as good.
+    fault. Left out: any cable will do.
     """
 
 

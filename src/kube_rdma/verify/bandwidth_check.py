@@ -372,8 +372,8 @@ class BandwidthCheckSpec(Typed):
     max_pairs: int = Field(20_000, ge=1, le=MOST_MEASUREMENTS)
     """maxPairs is how many measurements a run may need. A run above this limit measures nothing. It
     is tried again after five minutes, or, if the field nodes is set, after a change of the spec. A
-    pair of pods needs one for each rail that both have, with bothWays two. Repeated measurements of
-    suspects do not count. Left out: 20000.
+    pair of pods needs one for each rail that both have, with bothWays two. Repeats do not count.
+    Left out: 20000.
     """
     both_ways: bool = False
     """bothWays is true to measure each pair a second time with client and server exchanged. Left
