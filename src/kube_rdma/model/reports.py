@@ -83,7 +83,8 @@ class ReportedPort(kubernetes.SparsePart):
     """bond is the bond that the interface is enslaved to. Left out: none. Example: bond0."""
     neighbour: ReportedNeighbour | None = None
     """neighbour is the switch port at the other end of the cable, by LLDP. Left out: no pool has
-    the card, or nothing was heard; unheard says why, unless a frame may still come.
+    the card, the agent does not listen, or nothing was heard. unheard says why, unless a frame may
+    still come.
     """
     unheard: kubernetes.Sentence = ""
     """unheard is why neighbour is left out, with a remedy. Example: no LLDP frame came to ens2f0np0
