@@ -321,8 +321,9 @@ class IPPoolStatus(kubernetes.StatusPart):
     pool that cannot be used as it is written has Stalled too.
     """
     conflicts: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=16 * MOST_CONFLICTS)] = ()
-    """conflicts are sentences about addresses that two nodes hold by their IPBlocks, and about
-    IPBlocks that cannot be read: until they can, usage stays as it was. Empty: there are none.
+    """conflicts are at most 64 sentences about addresses that two nodes hold by their IPBlocks, and
+    about IPBlocks that cannot be read: until they can, usage stays as it was. Empty: there are
+    none.
     """
 
 

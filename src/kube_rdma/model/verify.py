@@ -248,7 +248,9 @@ class PairEntry(StatusPart, kw_only=True):
     server: Word
     """server is the pod that answers: its node if it is a copy, else namespace/name."""
     rail: int
-    """rail is the place of the measured devices among the devices of each pod, counted from 0."""
+    """rail is the place of the measured devices among those of the pods that have most, counted
+    from 0.
+    """
     devices: Annotated[tuple[Word, ...], Meta(max_length=2)] = ()
     """devices are the RDMA devices of client and server, in this order. Example: [mlx5_0, mlx5_1].
     """
