@@ -100,7 +100,7 @@ async def clients(server):
     """The fake's, or the real one's, where nothing is left of earlier tests."""
     if not REAL:
         weak = FakeServer([TRIAL])
-        verbs = ("get", "list", "watch", "create")
+        verbs = ("get", "list", "watch", "create", "patch")
         weak.forbidden = {(verb, what) for verb in verbs for what in ("trials", "events")}
         yield Clients(*(Cluster(s.line(), QUICK) for s in (server, server, weak)))
         return

@@ -2,9 +2,11 @@
 
 import re
 
-from kube_client.kinds import Wanted
+import pytest
+
+from kube_base.errors import Refused
 from kube_rdma.install import cluster as objects
-from tests.kit.api_server import TRIAL, Spec
+from tests.kit.api_server import TRIAL
 
 WANTED = {
     "apiVersion": TRIAL.api_version,
@@ -33,7 +35,7 @@ async def test_the_same_again_makes_no_version(clients):
     assert await objects.apply(clients.cluster, WANTED) == first
 
 
-async def test_a_review_tells_the_verbs_that_a_user_lacks(clients):
-    await clients.cluster.create(TRIAL, Wanted("b", spec=Spec(size=1)))
-    assert await objects.forbidden(clients.cluster, WANTED) == ""
-    assert (await objects.forbidden(clients.powerless, WANTED)).startswith("get, create")
+async def test_a_dry_run_is_refused_to_a_user_without_the_right(clients):
+    with pytest.raises(Refused):
+        await objects.apply(clients.powerless, WANTED, dry=True)
+    assert await objects.found(clients.other, WANTED) is None
