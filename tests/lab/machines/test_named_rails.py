@@ -25,8 +25,8 @@ LEAVES = {"node-1": "leaf-a", "node-2": "leaf-a", "node-3": "leaf-b", "node-4": 
 # Where node-3's first card is plugged in, which then gets the place of node-2's; and back.
 SWAPPED, BACK = "node-2 ens2f0 leaf-b/1", "node-2 ens2f0 leaf-a/3"
 ENDS = (
-    "node-2 rxe0 is in leaf-b Ethernet1/1, where node-3 rxe0 belongs; "
-    "node-3 rxe0 is in leaf-a Ethernet1/3, where node-2 rxe0 belongs"
+    "node-2 rxe0 is in leaf-b Ethernet1/1, and belongs in leaf-a Ethernet1/3; "
+    "node-3 rxe0 is in leaf-a Ethernet1/3, and belongs in leaf-b Ethernet1/1"
 )
 
 
