@@ -101,7 +101,7 @@ class Level(Generic[S, U]):
         self._cut = False
 
     async def run(self) -> AsyncGenerator[WatchEvent[S, U], None]:
-        """Yield the events of the watch without end; begin another round after each failure."""
+        """Yield the events of the watch without end, round after round, also after failures."""
         try:
             pace = self._calls.pace
             failures = 0

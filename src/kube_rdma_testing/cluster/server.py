@@ -43,10 +43,11 @@ class FakeServer:
     """A fake API server that serves nodes, pods, Events and the `kinds` that a test adds.
 
     `forbidden` holds pairs of verb and resource (``("update", "ippools/status")``) that RBAC does
-    not allow, or with ``*/`` before the resource: not of all namespaces at once, or ``team/``: not
-    in that namespace. `protected` are pods, by namespace and name, that a PodDisruptionBudget
-    holds. `gates_off` are feature gates, whose fields of ResourceSlices are dropped. `undefined`
-    holds pairs of resource and field of the status that its definition does not have.
+    not allow. ``*/`` before the resource forbids only requests for all namespaces at once, and
+    ``team/`` only those in that namespace. `protected` are pods, by namespace and name, whose
+    eviction a PodDisruptionBudget refuses. `gates_off` are disabled feature gates, whose fields of
+    ResourceSlices are dropped. `undefined` holds pairs of resource and status field that its
+    definition does not have.
     """
 
     def __init__(self, kinds: Iterable[ObjectKind[Any, Any]] = ()) -> None:
