@@ -26,7 +26,7 @@ from kube_rdma_tools.chart_values import completed
 MERGED_BY_HELM = ("agent.resources", "controller.resources")
 # What the policy for agents of every namespace has in the place of parts of one installation's.
 _ANYWHERE = {
-    "when: [admission.install, platform.validatingPolicies]\n": "",
+    "when: [admission.install, platform.addressFunctions]\n": "",
     "${namespace.name}.${platform.own}": "",
     " == 'system:serviceaccount:${namespace.name}:${platform.agentAccount}'": (
         ".matches('^system:serviceaccount:[^:]+:kube-rdma-agent$')"
@@ -41,9 +41,9 @@ _POLICY = """\
 # below feature.node.kubernetes.io, by which operators start drivers, it writes only with the right
 # to write nfdlabels of kube-rdma.io, and takes away without it. Of a pod: what it reports of the
 # pod's networks. Of addresses: its own holdings, not those of another node.
-# For Kubernetes 1.30 or newer, which puts the node's name into the token of each pod. It holds for
-# service accounts called kube-rdma-agent in every namespace. An installation by Helm or
-# `kube-rdma render` has the same for its own namespace.
+# For Kubernetes 1.31 or newer: it uses CEL's functions for addresses, and the name of the node that
+# each pod's token has. It holds for service accounts called kube-rdma-agent in every namespace. An
+# installation by Helm or `kube-rdma render` has the same for its own namespace.
 """
 
 

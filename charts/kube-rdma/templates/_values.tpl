@@ -33,6 +33,7 @@ chart, and null takes one away. */}}
 {{- $version := $values.kubernetesVersion | default .Capabilities.KubeVersion.Version }}
 {{- $_ := set $values.platform "definitionRules" (semverCompare ">=1.25-0" $version) }}
 {{- $_ := set $values.platform "validatingPolicies" (semverCompare ">=1.30-0" $version) }}
+{{- $_ := set $values.platform "addressFunctions" (semverCompare ">=1.31-0" $version) }}
 {{- $_ := set $values.platform "mutatingPolicies" (semverCompare ">=1.36-0" $version) }}
 {{- $_ := set $values.platform "appArmorField" (semverCompare ">=1.30-0" $version) }}
 {{- $platform := $values.platform }}

@@ -641,7 +641,7 @@ class InstalledPolicy(Typed):
     """
     install is whether policies of the API server limit each agent to its own node, and what the
     controller or operator changes of nodes. Another lets only agents write the annotation
-    kube-rdma.io/network-status of pods. They need Kubernetes 1.30.
+    kube-rdma.io/network-status of pods. They need Kubernetes 1.30, that of agents 1.31.
     """
     pods: PodPolicies = PodPolicies()
     """

@@ -161,6 +161,7 @@ VALUE = "kubernetesVersion"
 SINCE: Mapping[str, int] = {
     "definitionRules": 25,
     "validatingPolicies": 30,
+    "addressFunctions": 31,  # of CEL: ip, isIP ("Common Expression Language in Kubernetes")
     "mutatingPolicies": 36,
     "appArmorField": 30,
 }
@@ -196,6 +197,13 @@ def lacking(values: Values) -> tuple[str, ...]:
         for (kind, name), wanted, effect in wanted_kinds
         if wanted and not platform[name]
     )
+    if admission["install"] and platform["validatingPolicies"] > platform["addressFunctions"]:
+        since = f"1.{SINCE['addressFunctions']}"
+        agents = (
+            f"Kubernetes {values[VALUE]} has no CEL functions for addresses, which come with "
+            f"{since}: the policy that limits each agent to its own node is left out."
+        )
+        policies = (*policies, agents)
     if _minor(values[VALUE]) < OLDEST:
         policies = (
             f"Kubernetes {values[VALUE]} is older than 1.{OLDEST}, which kube-rdma needs.",

@@ -183,7 +183,8 @@ def test_without_a_version_it_is_the_newest(values):
     ("preset", "pods", "version", "kinds"),
     [
         ("vke", {}, "1.28", ["ValidatingAdmissionPolicy"]),
-        ("vke", {}, "1.30", []),
+        ("vke", {}, "1.30", ["CEL"]),
+        ("vke", {}, "1.31", []),
         ("ack", {}, "1.28", ["ValidatingAdmissionPolicy"]),
         ("ack", {"check": False}, "1.28", []),
         ("scc", {}, "1.28", []),
