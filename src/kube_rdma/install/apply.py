@@ -69,7 +69,7 @@ async def _seen(
 ) -> install.ClusterObject:
     """Return an object beside that of the cluster, and what the API server would make of it.
 
-    A new object is not asked about where its namespace may be new too.
+    Of a new object whose namespace may be new too, the user's rights are asked alone.
     """
     found, made, owner = None, None, ""
     try:
@@ -79,6 +79,8 @@ async def _seen(
         is_asked = found and not is_made_once(wanted) and not owner
         if is_asked or (found is None and "namespace" not in wanted["metadata"]):
             made = await objects.apply(cluster, wanted, dry=True)
+        elif found is None:
+            await objects.require_rights(cluster, wanted)
         return install.ClusterObject(wanted, found, made, owner)
     except NotInstalled as unknown:
         if objects.resource_of(wanted) in {one["metadata"]["name"] for one in release.objects}:

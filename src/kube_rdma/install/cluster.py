@@ -6,8 +6,11 @@ takes the release over, and can change them. Helm 3 asks for no owners.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
+from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_client import wire
 from kube_client.errors import Conflict, Lost
@@ -17,6 +20,8 @@ from kube_rdma.model.install import Json
 
 _MANAGER = (("fieldManager", "helm"), ("force", "false"))
 _DRY = ("dryRun", "All")
+_REVIEWS = ("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
+_VERBS = ("get", "create", "patch")
 
 
 async def version(cluster: Cluster) -> str:
@@ -46,6 +51,22 @@ async def apply(cluster: Cluster, document: Json, *, dry: bool = False) -> Json:
         content_type=wire.APPLY,
     )
     return await _read(cluster, request)
+
+
+async def require_rights(cluster: Cluster, document: Json) -> None:
+    """Raise Refused unless the user may install an object such as this one."""
+    asked = request_for("get", document)
+    place = {"group": asked.group, "resource": asked.plural, "namespace": asked.namespace}
+    if verbs := [verb for verb in _VERBS if not await _may(cluster, place | {"verb": verb})]:
+        remedy = "Have an administrator install, or give you the right"
+        raise Refused(f"you may not {', '.join(verbs)} it", remedy=remedy)
+
+
+async def _may(cluster: Cluster, attributes: Mapping[str, str]) -> bool:
+    review = {"kind": "SelfSubjectAccessReview", "apiVersion": "/".join(_REVIEWS[:2])}
+    body = msgspec.json.encode({**review, "spec": {"resourceAttributes": attributes}})
+    answer = await _read(cluster, ApiRequest("create", *_REVIEWS, body=body))
+    return bool(answer["status"]["allowed"])
 
 
 async def has_record(cluster: Cluster, release: str, namespace: str) -> bool:

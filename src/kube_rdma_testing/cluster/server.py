@@ -36,6 +36,7 @@ from kube_rdma_testing.cluster.store import (
 )
 
 _DEFINITIONS = "customresourcedefinitions"
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _EVENTS = ServedResource("events.k8s.io", "v1", "Event", "events", namespaced=True)
 
 
@@ -44,16 +45,18 @@ class FakeServer:
 
     `forbidden` holds pairs of verb and resource (``("update", "ippools/status")``) that RBAC does
     not allow. ``*/`` before the resource forbids only requests for all namespaces at once, and
-    ``team/`` only those in that namespace. `protected` are pods, by namespace and name, whose
-    eviction a PodDisruptionBudget refuses. `gates_off` are disabled feature gates, whose fields of
-    ResourceSlices are dropped. `undefined` holds pairs of resource and status field that its
-    definition does not have.
+    ``team/`` only those in that namespace. `escalating` are such pairs that a review of the user's
+    rights allows nevertheless, as where RBAC refuses an escalation. `protected` are pods, by
+    namespace and name, whose eviction a PodDisruptionBudget refuses. `gates_off` are disabled
+    feature gates, whose fields of ResourceSlices are dropped. `undefined` holds pairs of resource
+    and status field that its definition does not have.
     """
 
     def __init__(self, kinds: Iterable[ObjectKind[Any, Any]] = ()) -> None:
         resources = (_EVENTS, _resource(NODE), _resource(POD), *map(_resource, kinds))
         self._resources = {(r.group, r.version, r.plural): r for r in resources}
         self.forbidden: set[tuple[str, str]] = set()
+        self.escalating: set[tuple[str, str]] = set()
         self.protected: set[tuple[str, str]] = set()
         self.gates_off: set[str] = set()
         self.undefined: set[tuple[str, str]] = set()
@@ -61,7 +64,7 @@ class FakeServer:
         self.git_version = "v1.36.3"
         self.establishes = True  # a new definition is served at once, else by `establish`
         self.lines: list[ClientLine] = []
-        self._own = {"/version": self._version}
+        self._own = {"/version": self._version, _REVIEWS: self._review}
         self.store = ObjectStore(self._tell)
 
     def establish(self) -> None:
@@ -146,7 +149,7 @@ class FakeServer:
         if resource is None:
             raise Refusal(404, "", "404 page not found")
         barred = (request.resource, f"{request.namespace or '*'}/{request.resource}")
-        if any((request.verb, name) in self.forbidden for name in barred):
+        if any((request.verb, name) in self.forbidden | self.escalating for name in barred):
             message = (
                 f'{resource.full} "{request.name}" is forbidden: User "fake" cannot {request.verb}'
                 f' resource "{request.resource}" in API group "{request.group}"'
@@ -182,6 +185,14 @@ class FakeServer:
 
     def _version(self, _: bytes) -> Document:
         return {"gitVersion": self.git_version}
+
+    def _review(self, body: bytes) -> Document:
+        """Say whether a request is allowed, as a SelfSubjectAccessReview asks."""
+        review = msgspec.json.decode(body)
+        asked = review["spec"]["resourceAttributes"]
+        barred = (asked["resource"], f"{asked.get('namespace') or '*'}/{asked['resource']}")
+        denied = any((asked["verb"], name) in self.forbidden for name in barred)
+        return {**review, "status": {"allowed": not denied}}
 
     def joined(
         self, request: ApiRequest, protocols: Sequence[str]

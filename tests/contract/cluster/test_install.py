@@ -39,3 +39,9 @@ async def test_a_dry_run_is_refused_to_a_user_without_the_right(clients):
     with pytest.raises(Refused):
         await objects.apply(clients.powerless, WANTED, dry=True)
     assert await objects.found(clients.other, WANTED) is None
+
+
+async def test_a_review_tells_the_verbs_that_a_user_lacks(clients):
+    await objects.require_rights(clients.cluster, WANTED)
+    with pytest.raises(Refused, match="you may not get, create"):
+        await objects.require_rights(clients.powerless, WANTED)
