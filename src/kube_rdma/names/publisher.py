@@ -66,26 +66,30 @@ class NamesPublisher:
             objects.ADDRESSED_CLAIM, objects.claim_addresses, self._changed, optional=True
         )
         self._networks = Mirror(DEFINITION, lambda stored: stored.name, optional=True)
-        self._needed: tuple[Mirror[Any], ...] = (
-            *(self._services, self._slices, self._pods, self._cards),
-            *(self._nodes, self._pools, self._blocks),
-        )
+        on_nodes = (self._pods, self._cards, self._nodes)
+        self._facts: tuple[Mirror[Any], ...] = (*on_nodes, self._pools, self._blocks)
+        self._reports: Mapping[str, model.NodeCards] = {}  # the last of each node that is there
         self._walls, self._notices = ObjectWalls("Service"), Notices()
         self._holders: Mapping[Address, Collection[str]] = {}  # as in NamesWorld, at the last look
         self._taken: set[str] = set()  # names of slices that are not ours
 
     async def run(self) -> None:
         """Write slices at every change until cancelled; wait for an absent API server."""
-        mirrors, failures = (*self._needed, self._claims, self._networks), 0
+        asks, failures, follows = (self._services, self._slices), 0, False
+        others = (*self._facts, self._claims, self._networks)
         async with asyncio.TaskGroup() as tasks:
-            await follow_all(tasks, self._cluster, full_jitter, *mirrors)
+            await follow_all(tasks, self._cluster, full_jitter, *asks)
             while True:
+                if self._services.values and not follows:  # nothing of pods, until one asks
+                    await follow_all(tasks, self._cluster, full_jitter, *others)
+                    follows = True
                 failures = 0 if await self.round() else failures + 1
                 await self._changes.wait(full_jitter(failures) if failures else None)
 
     async def round(self) -> bool:
         """Write the slices of all Services where they differ; return False to repeat."""
-        if any(mirror.trouble for mirror in self._needed):
+        needed: tuple[Mirror[Any], ...] = (self._services, self._slices, *self._facts)
+        if any(mirror.trouble for mirror in needed):
             return False
         world, services, is_done = self._look(), dict(self._services.values), True
         slices = defaultdict[str, dict[str, objects.StoredSlice]](dict)
@@ -205,14 +209,15 @@ class NamesPublisher:
         for addresses, users in self._claims.values.values():
             for address in addresses:
                 claimed[address] |= users
-        reports = dict(self._cards.values)
-        on_cards = (cards.addresses for cards in reports.values())
+        last = ((name, one) for name, one in self._reports.items() if name in self._nodes.values)
+        self._reports = {**dict(last), **self._cards.values}
+        on_cards = (cards.addresses for cards in self._reports.values())
         nodes = frozenset[Address]().union(*self._nodes.values.values(), *on_cards)
         blocks = {block.key: block for block in self._blocks.values.values()}
         pools, unread = tuple(self._pools.values.values()), bool(self._blocks.faults)
         self._holders = holders
         return model.NamesWorld(
-            pods, groups, holders, pod_ips, reports, nodes, pools, blocks, claimed, unread
+            pods, groups, holders, pod_ips, self._reports, nodes, pools, blocks, claimed, unread
         )
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:

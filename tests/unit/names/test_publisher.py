@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kube_rdma.adapters.cluster.kinds.own import DEFINITION
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.ipam.cluster import IP_BLOCK
 from kube_rdma.lib.debounce import Debounce
@@ -43,6 +43,14 @@ async def test_a_pod_has_its_rail_address_under_its_hostname(world):
     assert endpoint["targetRef"]["kind"] == "Pod"
 
 
+async def test_nothing_of_pods_is_watched_until_a_service_asks(world):
+    async with world.publishing():
+        await until(lambda: world.line.watching == 2)
+        assert {r.plural for r in world.line.requests} == {"services", "endpointslices"}
+        world.service()
+        await until(lambda: any(r.plural == "pods" for r in world.line.requests))
+
+
 async def test_a_dead_card_is_not_ready_within_half_a_second_of_its_report(world):
     world.service()
     world.pod("pod-0", "10.0.0.5", interface("10.0.1.5", card=OTHER_CARD))
@@ -51,6 +59,19 @@ async def test_a_dead_card_is_not_ready_within_half_a_second_of_its_report(world
         world.report("node-1", CARD)
         async with asyncio.timeout(0.5):
             await until(lambda: world.names() == {"pod-0": {"10.0.0.5": False, "10.0.1.5": True}})
+
+
+async def test_what_an_agent_said_last_counts_while_it_is_away(world):
+    world.service()
+    world.report("node-2", CARD)
+    world.pod("well", "10.0.0.5")
+    world.pod("ill", "10.0.0.6", node="node-2")
+    async with world.publishing():
+        await world.settled()
+        for node in ("node-1", "node-2"):
+            world.server.remove(NODE_REPORT, node)
+        await world.settled()
+        assert world.names() == {"well": {"10.0.0.5": True}}
 
 
 async def test_a_pod_comes_when_it_is_ready_and_ends_as_the_api_says(world):
@@ -137,6 +158,7 @@ async def test_slices_go_when_a_service_asks_no_more(world):
     world.put(SERVICE, "trainer", "default", spec={"clusterIP": "None"})
     async with world.publishing():
         await until(lambda: not world.names())
+    assert {r.plural for r in world.line.requests} == {"services", "endpointslices"}
 
 
 async def test_a_network_that_is_not_there_is_named_once(world):
