@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import ceil
+from typing import Any
 
 from kube_rdma.model.verify import PROBE_SECONDS
 from kube_rdma.pools.rules.labels import writes
@@ -53,7 +54,7 @@ def followed(
         iter(listed[len(listed) - 1 - later : -1]),
         listed[-1:],
     )
-    before = _standing(lab)
+    before, leaving = _standing(lab), _leaving(lab)
     # Which lab is meant; and for commands on other clusters, kubectl and where the cluster is.
     person = {
         "KUBE_RDMA_LAB": lab.state.name,
@@ -69,8 +70,8 @@ def followed(
                 _walk(lab, shell, last)
             raise
         _walk(lab, shell, last)
-    left = _standing(lab) - before
-    missing = before - _standing(lab)
+    now = _standing(lab)
+    left, missing = now - before, before - now - leaving
     assert not left | missing, f"{page} leaves {left} and takes away {missing}"
 
 
@@ -97,12 +98,8 @@ def patient(text: str, pace: float) -> str:
 
 
 def _standing(lab: Lab) -> set[tuple[str, ...]]:
-    """What pages make, as far as it would be in the way of others; not the lab's own things."""
-    kinds = "namespaces,daemonsets,deployments,jobs,pods"
-    made = {
-        (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
-        for item in cluster.get(lab, kinds, "-A")["items"]
-    }
+    """Return what pages make and others would stumble over; not the lab's own things."""
+    made = {_name(item) for item in _objects(lab)}
     labels = {
         (node["metadata"]["name"], *label)
         for node in cluster.get(lab, "nodes")["items"]
@@ -111,3 +108,19 @@ def _standing(lab: Lab) -> set[tuple[str, ...]]:
         if label[0] == cluster.CARDS_LABEL or not writes(label[0])
     }
     return {thing for thing in made if thing[1] != NAMESPACE} | labels
+
+
+def _leaving(lab: Lab) -> set[tuple[str, ...]]:
+    """Return what was already being deleted, such as pods of tests that ran before."""
+    return {_name(item) for item in _objects(lab) if "deletionTimestamp" in item["metadata"]}
+
+
+def _objects(lab: Lab) -> list[dict[str, Any]]:
+    """List the kinds of objects that pages make."""
+    kinds = "namespaces,daemonsets,deployments,jobs,pods"
+    return cluster.get(lab, kinds, "-A")["items"]
+
+
+def _name(item: dict[str, Any]) -> tuple[str, ...]:
+    """Return an object's kind, namespace and name."""
+    return item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]

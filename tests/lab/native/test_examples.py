@@ -133,13 +133,17 @@ def annotate(node):
     return ("annotate", "--overwrite", "pod", f"agent-of-{node}", "kube-rdma.io/network-status=[]")
 
 
-# Values, and kinds of operators that the lab does not have.
-NO_OBJECTS = ("values.yaml", "nccl-tests.yaml", "lws.yaml", "pytorchjob.yaml")
+# Values, and kinds that this lab does not serve; test_placement.py and test_pod_groups.py apply
+# Kueue's and the PodGroup at labs that do.
+VALUES = ("values.yaml", "slurm-values.yaml")
+NOT_SERVED = ("nccl-tests.yaml", "lws.yaml", "pytorchjob.yaml", "kueue.yaml", "podgroup.yaml")
 
 
 @pytest.mark.parametrize(
     "path",
-    sorted(path for path in scc.examples().glob("*/*.y*ml") if path.name not in NO_OBJECTS),
+    sorted(
+        path for path in scc.examples().glob("*/*.y*ml") if path.name not in VALUES + NOT_SERVED
+    ),
     ids=lambda path: f"{path.parent.name}/{path.name}",
 )
 def test_a_real_api_server_accepts_each_document(lab, path):
