@@ -44,7 +44,7 @@ from kube_rdma.model.late_binding import ContainerId, Edits, HeldShare, PodName
 from kube_rdma.model.pools import FunctionPlace, FunctionReports, Pool, PoolSpec, ShareId
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rules.allocation import grant, granted_cards, known_pools
-from kube_rdma.pools.rules.modes import terms
+from kube_rdma.pools.rules.modes import pooled
 
 if TYPE_CHECKING:
     from kube_rdma.attach.documents.network_definition import NetworkDefinition
@@ -294,10 +294,10 @@ class NodeView:
         return self._whose(with_ways(host, self._asked.ways(links)))
 
     def _whose(self, host: attachment.HostNetwork) -> attachment.HostNetwork:
-        """Return the host with the cards that only the holder of their share may use."""
-        pools = [pool for pool in self._pools.values() if terms(pool.spec).owns]
-        owned = tuple((card, pool.spec.resource) for pool in pools for card in pool.cards)
-        return replace(host, owned=owned)
+        """Return the host with the cards of its pools."""
+        pools = self._pools.values()
+        owned, shared = pooled(pools, owns=True), pooled(pools, owns=False)
+        return replace(host, owned=owned, shared=shared)
 
     async def settings(self, functions: Sequence[FunctionPlace]) -> FunctionReports:
         """Return the present settings of these virtual functions.

@@ -47,7 +47,7 @@ from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.late_binding import Binding, PodName
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.names.cluster import published_names
-from kube_rdma.pools.rules.modes import terms
+from kube_rdma.pools.rules.modes import pooled
 from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
 from kube_rdma.reports.cluster import events_of
 
@@ -295,10 +295,10 @@ def node_here(name: str, state: Path) -> NodeBasis | None:
         return None
     facts = NodeFacts(survey, node_cards(survey), record.specs)
     pools = evaluate(facts).pools
-    owned = tuple((c, p.spec.resource) for p in pools if terms(p.spec).owns for c in p.cards)
+    owned, shared = pooled(pools, owns=True), pooled(pools, owns=False)
     links = tuple(
         replace(one, settings=settings.get(one.virtual)) if one.virtual else one
         for one in host.links
     )
-    whole: HostNetwork = replace(host, links=links, owned=owned)
+    whole: HostNetwork = replace(host, links=links, owned=owned, shared=shared)
     return NodeBasis(name, pools, whole, exact=True)

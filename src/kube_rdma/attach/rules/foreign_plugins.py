@@ -237,6 +237,11 @@ def _refuse_unlendable(entry: MatchedEntry, device: str, node: HostNetwork) -> N
     if owner:
         problem = f"{device} belongs to {owner}, and the pod holds no share of it"
         raise refused(entry, "deviceID", problem, f"Add {owner} to the limits of a container")
+    if of := next((of for card, of in node.shared if card.pci == device.lower()), None):
+        problem = (
+            f"{device} belongs to {of}, and a plugin could take it from the pods that share it"
+        )
+        raise refused(entry, "deviceID", problem, remedy)
     if any(link.default_route for link in links):
         problem = f"the node itself is reached through {device}, it cannot move into a pod"
         raise refused(entry, "deviceID", problem, remedy)

@@ -310,6 +310,7 @@ def _refuse_moved(
         if is_named_by_pod(entry):
             _refuse_virtual(entry, link)
         _refuse_owned(entry, link, node)
+        _refuse_shared(entry, link, node)
     network = entry.network
     if isinstance(network, kinds.DeviceNetwork) and network.function:
         refuse_function(entry, link, card)
@@ -323,9 +324,7 @@ def _refuse_moved(
         remedy = "Boot it with ib_core.netns_mode=0, or remove rdmaIsolation"
         raise refused(entry, "rdmaIsolation", problem, remedy)
     if share and not MODES[share.mode].owns:
-        problem = f"{link.name} cannot move into one pod: other pods share its card"
-        remedy = "Use a network of type macvlan or kube-rdma, or a pool of mode exclusive"
-        raise refused(entry, "type", problem, remedy)
+        raise _moved_shared(entry, link)
 
 
 def _moved_mtu(entry: MatchedEntry, link: HostLink, node: HostNetwork) -> int | None:
@@ -376,6 +375,18 @@ def _refuse_owned(entry: MatchedEntry, link: HostLink, node: HostNetwork) -> Non
     if owner:
         problem = f"{link.name} belongs to {owner}, and the pod holds no share of it"
         raise refused(entry, _named_by(entry), problem, f"Add {owner} to the limits of a container")
+
+
+def _refuse_shared(entry: MatchedEntry, link: HostLink, node: HostNetwork) -> None:
+    """Raise Refused for moving a card that several pods may have shares of."""
+    if any(link_of(card, node) is link for card, _ in node.shared):
+        raise _moved_shared(entry, link)
+
+
+def _moved_shared(entry: MatchedEntry, link: HostLink) -> Refused:
+    problem = f"{link.name} cannot move into one pod: other pods share its card"
+    remedy = "Use a network of type macvlan or kube-rdma, or a pool of mode exclusive"
+    return refused(entry, "type", problem, remedy)
 
 
 def _refuse_virtual(entry: MatchedEntry, link: HostLink) -> None:

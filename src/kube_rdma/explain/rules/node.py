@@ -29,7 +29,7 @@ from kube_rdma.model.pools import Bind, Mode, Pool, PoolSpec, Serving
 from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool, ReportedPort
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules.labels import NAMESPACES
-from kube_rdma.pools.rules.modes import MODES, terms, with_networks
+from kube_rdma.pools.rules.modes import MODES, pooled, with_networks
 from kube_rdma.pools.rules.pools import shares_of
 
 WIDEST = 65535  # bytes; an MTU that is not known stands against nothing
@@ -62,8 +62,8 @@ def basis(
         for number, name in enumerate(sorted(names), len(links) + 1)
     )
     soft = [kind for card in cards.values() for _, kind in soft_links(card)]
-    owned = tuple((c, p.spec.resource) for p in pools if terms(p.spec).owns for c in p.cards)
-    host = HostNetwork(links, mode, soft[0] if soft else None, owned=owned)
+    owned, shared = pooled(pools, owns=True), pooled(pools, owns=False)
+    host = HostNetwork(links, mode, soft[0] if soft else None, owned=owned, shared=shared)
     return NodeBasis(name, pools, host, state)
 
 

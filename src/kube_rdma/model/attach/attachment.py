@@ -187,6 +187,7 @@ class HostNetwork(Frozen):
     soft: str | None = None  # kind of RDMA link to make on cards without a device: rxe, siw
     guids: tuple[tuple[str, PciAddress | None, str], ...] = ()  # of RDMA devices here, by name
     owned: tuple[tuple[Card, str], ...] = ()  # cards of whoever holds their share, with resource
+    shared: tuple[tuple[Card, str], ...] = ()  # cards of several pods at once, with resource
     inside: tuple[tuple[str, PciAddress | None, str], ...] = ()  # links in pods, with the pod
     rails: tuple[tuple[CardId, int], ...] = ()  # of cards; none where nobody asked
 

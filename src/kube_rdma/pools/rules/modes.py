@@ -9,11 +9,12 @@ them opens every card. Modes `exclusive`, `shared` and `shared-multi` are those 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from kube_base.frozen import Frozen, replace
-from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec, Preference
+from kube_rdma.model.card import Card
+from kube_rdma.model.pools import Attach, Bind, Mode, Pool, PoolSpec, Preference
 
 
 class Takes(StrEnum):
@@ -104,6 +105,12 @@ def terms(spec: PoolSpec) -> ModeRow:
         attach=spec.attach or row.attach,
         prefer=spec.prefer or row.prefer,
     )
+
+
+def pooled(pools: Iterable[Pool], *, owns: bool) -> tuple[tuple[Card, str], ...]:
+    """Return the cards of pools whose shares own the whole card, or do not, with the resource."""
+    mine = (pool for pool in pools if terms(pool.spec).owns is owns)
+    return tuple((card, pool.spec.resource) for pool in mine for card in pool.cards)
 
 
 def with_networks(spec: PoolSpec) -> PoolSpec:

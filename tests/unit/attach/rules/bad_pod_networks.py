@@ -218,6 +218,11 @@ CASES = {
         shares=[],
         on=replace(node(ONE), owned=((ONE, "rdma/whole"),)),
     ),
+    "device belongs to a pool of several pods": pod(
+        of_kind(DEVICE, device="ens1f0", resource=None),
+        shares=[],
+        on=replace(node(ONE), shared=((ONE, "rdma/hca"),)),
+    ),
     "virtual function belongs to vfio": of_function(driven(VIRTUAL, "vfio-pci"), on=node(TWO)),
     "function settings on a card": of_function(ONE),
     "function settings on a physical function": of_function(physical(ONE)),

@@ -229,6 +229,7 @@ REFUSED = {
     "a card over the network's own": other({**ABLE, "master": "ens9"}, device_id=ASKED),
     "a path for a card": other(ABLE, device_id="../../virtual/net/veth1234"),
     "a card of a pool": other(ABLE, device_id=card(2).pci),
+    "a card of several pods": other(ABLE, device_id=card(4).pci),
     "the card with the node's default route": other(ABLE, device_id=card(3).pci),
 }
 GOLDEN = Path(__file__).with_name("plugin_refusals.txt")
@@ -237,10 +238,11 @@ GOLDEN = Path(__file__).with_name("plugin_refusals.txt")
 def planned_for(one):
     """What ADD asks of these rules, in its order."""
     refuse_missing([one], "/opt/cni/bin", INSTALLED)
-    on = node(card(1), card(2))
+    on = node(card(1), card(2), card(4))
     routed = node(card(3), default_route=True).links
     owned = ((card(2), "rdma/whole"),)
-    return plans([one], [], replace(on, links=(*on.links, *routed), owned=owned))
+    shared = ((card(4), "rdma/hca"),)
+    return plans([one], [], replace(on, links=(*on.links, *routed), owned=owned, shared=shared))
 
 
 def test_every_sentence_is_written_down():
