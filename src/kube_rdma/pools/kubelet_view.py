@@ -62,13 +62,13 @@ class KubeletRecord:
         self._ended: frozenset[str] = frozenset()  # by uid: no pod comes back
         self._notices = Notices()
 
-    async def read(self) -> tuple[model.RecordedGrant, ...]:
-        """Return the grants in the record, also those of ended pods; none if it cannot be read."""
+    async def read(self) -> tuple[model.RecordedGrant, ...] | None:
+        """Return the grants in the record, also those of ended pods; None if it cannot be read."""
         try:
             recorded = await asyncio.to_thread(self._read)
         except Unavailable as error:
             self._notices.warn(log, "kubelet's record not read", "record", str(error))
-            return ()
+            return None
         self._notices.over("record")
         uids = {grant.uid for grant in recorded}
         self._named = {uid: name for uid, name in self._named.items() if uid in uids}
@@ -181,21 +181,26 @@ class KubeletView:
         Return None when the kubelet cannot be asked now, or the pods that its answer lacks cannot
         be read.
         """
-        held = await self._complete(await self.record.read() if self.record else ())
+        held = await self._complete(await self.record.read() if self.record else None)
         return replace(held, shares=(*held.shares, *self.claims.holdings())) if held else None
 
     async def plugin_holders(self, resources: Collection[str]) -> dict[HeldShare, str]:
         """Return the holder, in words, of each plugin share of these resources that is held.
 
         If the kubelet gives no answer, all pods in its record count as holders. If its record has
-        no grant of these resources, or cannot be read, return none without asking the kubelet,
-        which waits for the caller meanwhile.
+        no grant of these resources, return none without asking the kubelet, which waits for the
+        caller meanwhile. Raise Unavailable if neither the record nor the kubelet answers.
         """
         recorded = await self.record.read() if self.record else ()
-        mine = [grant for grant in recorded if grant.resource in resources]
-        if self.record and not mine:
+        mine = [grant for grant in recorded or () if grant.resource in resources]
+        if self.record and recorded is not None and not mine:
             return {}
         held = await self._complete(recorded)
+        if held is None and recorded is None:
+            raise Unavailable(
+                f"Which pods hold {', '.join(sorted(resources))} is not known: neither the kubelet "
+                "nor its record answers."
+            )
         if held is None:
             return {
                 (grant.resource, share): f"the pod with the uid {grant.uid}"
@@ -209,13 +214,15 @@ class KubeletView:
             if one.resource in resources
         }
 
-    async def _complete(self, recorded: Sequence[model.RecordedGrant]) -> model.NodeHoldings | None:
+    async def _complete(
+        self, recorded: Sequence[model.RecordedGrant] | None
+    ) -> model.NodeHoldings | None:
         """Return the kubelet's answer, completed by an older record; None if unknown."""
         answer = await self._ask()
         if answer is None or self.record is None:
             return answer[0] if answer else None
         try:
-            shares = await self.record.complete(recorded, answer[0])
+            shares = await self.record.complete(recorded or (), answer[0])
         except KubeError as error:
             self._notices.warn(log, "share holders unknown", "untold", str(error))
             return None

@@ -22,7 +22,7 @@ from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.pools import Serving, ShareId
 from kube_rdma.pools.config import ConfigSource
 from kube_rdma.pools.documents.config import SERVE_LABEL as SERVE
-from kube_rdma.pools.kubelet_view import KubeletRecord
+from kube_rdma.pools.kubelet_view import KubeletRecord, KubeletView
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.agent.world import NODE_NAME, until
 from tests.unit.claims.rules.test_prepare import result
@@ -169,6 +169,22 @@ async def test_a_kubelet_that_starts_and_tells_of_no_pods_makes_no_slot_free(wor
         await world.again(2)
         await until(lambda: world.slots == dict.fromkeys(NAMES, 4))
         await dependencies.claims.claims.prepare(name)
+
+
+async def test_a_record_that_cannot_be_read_makes_no_share_free(world):
+    """The kubelet is asked; while it does not answer either, nothing is known."""
+    name = ClaimName("team", "job-0-nic-x7", "uid-1")
+    dependencies = world.able()
+    world.bookings.put(name, result(NAMES[0], share="s1", slots=4))
+    async with world.serving(dependencies):
+        await moved_with_a_pod(world, dependencies)
+        (world.kubelet.directory / "kubelet_internal_checkpoint").write_text("{")
+        with pytest.raises(Unavailable, match="of which pod default/old"):
+            await dependencies.claims.claims.prepare(name)
+        silent = KubeletView(None)
+        silent.record = dependencies.kubelet.record
+        with pytest.raises(Unavailable, match="neither the kubelet nor its record"):
+            await silent.plugin_holders({HCA})
 
 
 async def test_a_silent_kubelet_gets_no_share_that_a_claim_holds(world):
