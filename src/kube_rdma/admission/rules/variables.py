@@ -75,8 +75,8 @@ def fixed_indexes(values: Mapping[str, str]) -> Iterator[tuple[int, Finding]]:
     why = "is fixed, and the index of a pod's GID on a shared card differs from pod to pod"
     for name in ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX"):
         remedy = (
-            f"Leave {name} out: NCCL 2.21 finds it. Where the container's networks give all its "
-            "devices one index, nccl.conf and ucx.conf have it"
+            f"Leave {name} out: UCX finds the index, and NCCL from 2.21 on. Where the container's "
+            "networks give all its devices one index, nccl.conf and ucx.conf have it"
         )
         if _INDEX.fullmatch(values.get(name, "")):
             yield int(values[name]), _wrong(name, values, why, remedy)
