@@ -326,7 +326,7 @@ def _node_address(seen: doctor.Observation, devices: Sequence[Device]) -> str:
 
 
 def _no_lock(seen: doctor.Observation) -> Iterator[Finding]:
-    """`ibv_reg_mr` fails with ENOMEM, or NCCL falls back to TCP without a message."""
+    """`ibv_reg_mr` fails with ENOMEM. NCCL warns `Call to ibv_reg_mr_iova2 failed` and ends."""
     for container in _unlocked(seen):
         if container.asked_lock is False:
             evidence = f"Locked memory is limited to {container.memlock} bytes, without IPC_LOCK"

@@ -423,7 +423,7 @@ def upgrades(section: UpgradeSection | None) -> model.UpgradePolicy:
     section = section or UpgradeSection.model_validate({})
     wait, drain = section.wait_for_completion, section.drain
     drains, awaited = None, wait.pod_selector if wait else ""
-    if drain and drain.enable:
+    if drain and drain.enable and section.auto_upgrade:
         drains = model.DrainPolicy(
             drain.pod_selector, drain.force, drain.delete_empty_dir, drain.timeout_seconds
         )

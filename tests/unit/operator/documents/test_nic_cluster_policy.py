@@ -105,7 +105,8 @@ def test_what_is_not_deployed_is_named():
         (None, UpgradePolicy(automatic=False, parallel=1, drain=None)),
         ({}, UpgradePolicy()),
         ({"autoUpgrade": True}, UpgradePolicy(automatic=True)),
-        ({"maxParallelUpgrades": 0, "drain": {}}, UpgradePolicy(parallel=0, drain=DrainPolicy())),
+        ({"maxParallelUpgrades": 0, "drain": {}}, UpgradePolicy(parallel=0)),
+        ({"autoUpgrade": True, "drain": {}}, UpgradePolicy(automatic=True, drain=DrainPolicy())),
         ({"drain": {"enable": False}}, UpgradePolicy()),
         (
             {
