@@ -97,7 +97,8 @@ def test_keys_are_those_of_the_page(tmp_path):
         *("pod", "node", "phase", "why", "refused", "asked", "granted", "stepsFrom"),
         *("interfaces", "seen", "obstacles", "notes"),
     }
-    assert document["seen"].keys() >= {"interfaces", "deviceNodes", "settings"}
+    seen = {"interfaces", "deviceNodes", "settings", "rdmaCm", "pinnedBytes", "names", "from"}
+    assert document["seen"].keys() == seen
     told = {"stage", "where", "problem", "remedy", "fatal"}
     assert document["obstacles"]
     assert all(obstacle.keys() >= told for obstacle in document["obstacles"])

@@ -300,9 +300,11 @@ def _taken_over(seen: Observation) -> Iterator[Finding]:
     Or a range names functions that are not there.
     """
     judged = verdict(seen)
-    for sentence in (*judged.spared, *judged.dynamic, *judged.beyond):
-        cause = "The node, or a program on it, uses a card of a pool"
-        yield _worded(sentence.partition(" ")[0], sentence, cause, Severity.WARNING)
+    used = "The node, or a program on it, uses a card of a pool"
+    missing = "A range of a selector names more functions than the card has"
+    for cause, sentences in ((used, (*judged.spared, *judged.dynamic)), (missing, judged.beyond)):
+        for sentence in sentences:
+            yield _worded(sentence.partition(" ")[0], sentence, cause, Severity.WARNING)
 
 
 def _lost_rails(seen: Observation) -> Iterator[Finding]:
