@@ -1,7 +1,8 @@
 """Says why a pod does not run, by the Events about it, and what to do: also when it is not RDMA.
 
-doctor/api_pod reads the Events; KR490 and explain show the answer. Events are text of others, so
-they are cut, and a remedy quotes only names of the alphabet that Kubernetes has for them.
+doctor/api_pod reads the Events; KR490 and explain show the answer. Whoever may create Events in a
+namespace writes their text. So the text is cut, and a remedy quotes only names with characters that
+Kubernetes allows. The remedy of kube-rdma's own refusal is shown as the Event's words.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def refusal(why: str) -> tuple[str, str]:
     """
     sentence = why.rpartition(REFUSAL)[2] if REFUSAL in why else ""
     problem, semicolon, remedy = sentence.rpartition("; ")
-    return (problem, remedy.rstrip(".")) if semicolon else (sentence.rstrip("."), "")
+    if not semicolon:
+        return sentence.rstrip("."), ""
+    return problem, f"The Event says: {remedy.rstrip('.')}"
 
 
 def waits_for(why: str, namespace: str) -> Finding:
