@@ -11,6 +11,7 @@ Documents: Kubernetes, "Organizing Cluster Access Using kubeconfig Files"; clien
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_QUOTED = re.compile(r"""(['"])(?!<).{2,}\1""")  # by YAML's parser from the file
 _REMEDY = "Name a kubeconfig with a current context, or give the pod a service account"
 PROXY_SCHEMES = "http", "https", "socks5", "socks5h"
 PROXY_REMEDY = "Write it as http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT"

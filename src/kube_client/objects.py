@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kube_base.errors import Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_client import wire
 from kube_client.calls import ApiRequests, RequestTiming, make

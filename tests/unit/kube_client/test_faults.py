@@ -265,6 +265,13 @@ async def test_a_watch_that_is_left_leaves_nothing(cluster, line):
     assert line.watching == 0
 
 
+async def test_a_refused_look_is_no_trouble_afterwards(cluster, server):
+    server.forbidden = {("list", "trials")}
+    with pytest.raises(Refused):
+        await cluster.see(TRIAL)
+    assert cluster.troubles() == ()
+
+
 @pytest.mark.parametrize("is_cancelled", [False, True])
 async def test_a_closed_watch_is_no_trouble_any_more(cluster, line, is_cancelled):
     async with Told(cluster) as told:

@@ -79,6 +79,8 @@ def test_what_is_left_out_or_null_or_unknown_does_no_harm(tmp_path, config):
 BAD = {
     "no file": (None, "cannot read the kubeconfig: No such file"),
     "no YAML": (f"a: [{SECRET}", "config:1:"),
+    "an alias that is a secret": (f"a: *{SECRET}", "found undefined alias …"),
+    "a tag that is a secret": (f"a: !it's{SECRET} x", "for the tag …"),
     "no text": ("a: \x00", "is not text"),
     "a list": ("[]", "the whole file is not as it has to be"),
     "nothing": ("", "current-context is not set"),
