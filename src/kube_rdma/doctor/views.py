@@ -42,7 +42,7 @@ def doctor_page(
     names = {*(card.name for card in cards), *(card.pci for card in cards), *ports}
     alike = page.folded(roots, frozenset(filter(None, names)))
     parts = [tuple(_root_parts(one, others, diagnosis)) for one, others in alike]
-    count = sum(one.code in model.STARTS for one in roots)
+    count = sum(map(model.keeps_from_starting, roots))
     return (
         *parts[:count],
         (page.Sentence(_head(seen), "    "),),

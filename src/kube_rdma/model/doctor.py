@@ -292,7 +292,10 @@ class ContainerUse(Frozen):
     unused: tuple[str, ...] = ()  # its devices on which it has no queue pair
 
 
-STARTS = ("KR322", "KR490")  # codes of why a pod does not run, which stand first
+def keeps_from_starting(finding: Finding) -> bool:
+    """Return whether a Finding says why a pod does not run, and so stands first."""
+    # Networks that the agent refuses are KR401; of other networks it is a warning.
+    return finding.code in ("KR322", "KR490") or (finding.code == "KR401" and finding.is_error)
 
 
 class Diagnosis(Frozen):

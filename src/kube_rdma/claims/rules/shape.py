@@ -65,6 +65,12 @@ def claim_offer(pools: Iterable[Pool], rail: RailOf = lambda _: None) -> ClaimOf
     owners: dict[CardId, Pool] = {}
     refusals: list[str] = []
     for pool in pools:
+        if len(pool.spec.resource.encode()) > _TEXT:
+            refusals.append(
+                f"{pool.spec.resource} ({pool.spec.source}) is longer than the {_TEXT} bytes that "
+                "a device has for it, so claims get none of its cards: give it a shorter name"
+            )
+            continue
         twice = [card for card in pool.cards if card.id in owners]
         if twice:
             refusals.append(_twice(owners[twice[0].id], pool, twice))
@@ -151,9 +157,7 @@ def _facts(card: Card) -> Facts:
 
 def _pool_facts(pool: Pool) -> Facts:
     """Return the attributes that a device has from its pool: mode and resource."""
-    resource = pool.spec.resource
-    known = resource if len(resource.encode()) <= _TEXT else None
-    return {"mode": pool.spec.mode.value, "resource": known}
+    return {"mode": pool.spec.mode.value, "resource": pool.spec.resource}
 
 
 def _interface(card: Card, ports: Sequence[Port]) -> str | None:

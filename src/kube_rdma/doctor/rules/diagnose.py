@@ -52,10 +52,9 @@ def _place(finding: Finding, others: Collection[str]) -> tuple[bool, bool, bool,
 
     Findings whose subject is in `others` come after the other roots.
     """
-    refused = finding.code == "KR401" and finding.is_error  # the agent then says so in an Event
     return (
         bool(finding.follows),
-        not (refused or finding.code in model.STARTS),
+        not model.keeps_from_starting(finding),
         finding.subject in others,
         _SEVERITIES.index(finding.severity),
         _ORDER[finding.code],

@@ -162,6 +162,17 @@ def test_two_devices_of_one_name_are_one_with_a_sentence():
     assert "rdma/a-b (config.json:1) has a second device rdma-a-b" in why
 
 
+def test_a_resource_too_long_for_an_attribute_is_not_offered():
+    """Its devices could not be told from those of others when the pool is served otherwise."""
+    fits, long = "rdma/" + "a" * 59, "rdma/" + "a" * 60
+    offer = shape.claim_offer([pool(*fleet(1), resource=fits)])
+    assert ([values(card)["resource"] for card in offer.cards], offer.refusals) == ([fits], ())
+    offer = shape.claim_offer([pool(*fleet(1), resource=long)])
+    assert offer.cards == ()
+    (why,) = offer.refusals
+    assert why.startswith(f"{long} (config.json:1) is longer than the 64 bytes")
+
+
 @given(pools())
 def test_no_card_is_offered_twice(made):
     offered = shape.claim_offer(made).cards
