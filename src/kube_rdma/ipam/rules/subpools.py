@@ -20,7 +20,8 @@ from kube_rdma.model import ipam
 Interval = tuple[int, int]  # first and last address as numbers, both in it
 NONE = ipam.Bits(0)
 _ALL = (1 << ipam.BLOCK_ADDRESSES) - 1
-_ZERO_EVERY = 256  # but for slices no IPv4 address that ends in .0 is given, as in whereabouts
+_ZERO_EVERY = 256  # no IPv4 address that ends in .0 is given, but for slices
+_RESERVED = 3  # addresses of a subnet that no pod gets: network address, gateway, broadcast address
 
 
 class Subpool(Frozen):
@@ -276,14 +277,16 @@ def _has_addresses(
 ) -> bool:
     """Return whether any slice of a range has an address to give.
 
-    The first slice that no hole touches decides for all: holes only take addresses away. Before it
-    are no more slices than holes have ends.
+    Of slices that no hole touches the first four are looked at: network address, gateway and
+    broadcast address can fill three.
     """
+    untouched = 0
     for node_slice in slices_from(subnet, prefix, holes, int(subnet.network_address)):
         if part(whole, node_slice):
             return True
         hole = _reaching(holes, int(node_slice.network_address))
-        if hole == len(holes) or holes[hole][0] > int(node_slice.broadcast_address):
+        untouched += hole == len(holes) or holes[hole][0] > int(node_slice.broadcast_address)
+        if untouched > _RESERVED:
             return False
     return False
 

@@ -163,6 +163,19 @@ def test_slices_of_nothing_but_a_gateway_are_refused(excludes):
         subpools(pool(32, 0, excludes=spans))
 
 
+@pytest.mark.parametrize("prefix", [30, 31, 32])
+@pytest.mark.parametrize("gateway", ["10.0.0.1", "10.0.0.2", None])
+def test_slices_of_one_subnet_are_given_behind_those_of_its_reserved_addresses(prefix, gateway):
+    per_node = PerNode(prefix, is_one_subnet=True)
+    router = gateway and ip_address(gateway)
+    whole = IPRange(ip_network("10.0.0.0/29"), gateway=router, per_node=per_node)
+    (subpool,) = subpools(IPPool("p", (whole,)))
+    walked = [*slices_from(whole.subnet, prefix, (), int(whole.subnet.network_address))]
+    given_out = {a for s in walked if (own := part(subpool, s)) for a in addresses(own)}
+    ends = {end for s in walked for end in (s[0], s[-1])} if prefix == 30 else set()
+    assert given_out == {*whole.subnet.hosts()} - {router} - ends
+
+
 @given(st.integers(26, 31), st.lists(st.integers(0, 40), min_size=1, max_size=30))
 def test_no_two_nodes_share_a_slice(prefix, nodes):
     """Whoever comes in whatever order; and a node that asks again has what it had."""
