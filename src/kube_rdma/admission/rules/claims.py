@@ -19,7 +19,8 @@ _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
 _DOMAIN = re.compile(r"""device\.(?:attributes|capacity)\[\s*["']([^"']+)["']\s*\]""")
 _STANDARD = ("k8s.io", "kubernetes.io")  # of attributes that drivers have in common (KEP-4381)
 _REFUSED = "the pod is refused"
-_OTHERS = ("dra.net", "gpu.nvidia.com", "gpu.intel.com", "gpu.amd.com")  # known drivers
+_DRANET = "dra.net"
+_OTHERS = (_DRANET, "gpu.nvidia.com", "gpu.intel.com", "gpu.amd.com")  # known drivers
 
 
 def pod_claims(review: PodReview) -> Iterator[Finding]:
@@ -72,13 +73,15 @@ def foreign_selectors(
     for one in selectors:
         drivers = of_classes.get(one.device_class, set())
         driver = next(iter(drivers)) if len(drivers) == 1 else ""
-        read = [*_DRIVER.findall(one.expression), *_DOMAIN.findall(one.expression)]
-        for domain in dict.fromkeys(read) if driver else ():
+        asked, read = _DRIVER.findall(one.expression), _DOMAIN.findall(one.expression)
+        for domain in dict.fromkeys([*asked, *read]) if driver else ():
             own = domain == driver or domain.endswith((f".{driver}", *_STANDARD))
             if not own and (driver == DRIVER or domain in known):
                 problem = (
                     f"the selector reads what devices of {domain} have, and class "
                     f"{one.device_class} has devices of {driver}, so none matches"
                 )
+                if driver == DRIVER and domain == _DRANET and domain not in asked:
+                    problem += " without --dranet-attributes of the agents"
                 remedy = f'Read device.attributes["{driver}"], or name a class of {domain}'
                 yield Finding(one.where, problem, "", remedy, Severity.WARNING)

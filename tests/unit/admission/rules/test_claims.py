@@ -66,3 +66,10 @@ def test_a_selector_reads_what_devices_of_its_class_have(device_class, expressio
     found = [*foreign_selectors([ClaimSelector(expression, "f:1", device_class)], CLASSES)]
     assert [one.subject for one in found] == (["f:1"] if told else [])
     assert all(f"what devices of {told} have, and class {device_class}" in f.problem for f in found)
+
+
+def test_agents_can_publish_the_attributes_of_dranet():
+    read, asked = 'device.attributes["dra.net"].rdma', 'device.driver == "dra.net"'
+    for expression, can in ((read, True), (asked, False), (f"{asked} && {read}", False)):
+        (found,) = foreign_selectors([ClaimSelector(expression, "f:1", "rdma")], CLASSES)
+        assert ("none matches without --dranet-attributes" in found.problem) is can
