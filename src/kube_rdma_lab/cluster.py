@@ -25,6 +25,8 @@ from kube_rdma_lab.reading import Reader
 
 # kubectl's own deadline is switched off: a negative time means a week.
 ENDLESS = "--timeout=-1s"
+# What kubectl says of an object whose controller has written no status yet (kubernetes#66439).
+NO_CONDITIONS = ".status.conditions accessor error: <nil>"
 CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 # The DaemonSets of NVIDIA's document (examples/s3-network) run on nodes with this label; the
 # document sets it by hand too.
@@ -94,8 +96,18 @@ def apply(lab: Lab, *documents: dict[str, Any]) -> None:
 
 
 def wait(lab: Lab, *words: str) -> None:
-    """Wait as `kubectl wait` does; raise Unavailable once the condition can never hold."""
-    waiting.run(lab, lab.kubectl("wait", *words, ENDLESS), concerns=words)
+    """Wait as `kubectl wait` does; raise Unavailable once it is in vain (waiting.py).
+
+    An object without conditions ends kubectl at once: then wait again.
+    """
+    while True:
+        try:
+            waiting.run(lab, lab.kubectl("wait", *words, ENDLESS), concerns=words)
+        except Unavailable as error:
+            if NO_CONDITIONS not in str(error):
+                raise
+        else:
+            return
 
 
 def ready(lab: Lab, *pods: str, namespace: str = "default") -> None:

@@ -20,6 +20,8 @@ from threading import Timer
 from types import TracebackType
 from typing import Self
 
+from kube_rdma_lab.cluster import NO_CONDITIONS
+
 from .pages import ROOT, Command
 
 ANYTHING = "…"
@@ -74,6 +76,8 @@ class Shell:
     def check(self, text: str, place: str = "") -> str:
         """Run a command and return what it printed; Failed unless it ended well."""
         code, printed = self.run(text)
+        while code and NO_CONDITIONS in printed:
+            code, printed = self.run(text)
         if code:
             raise Failed(f"{place}`{text}` ended with {code}:\n{printed}")
         return printed

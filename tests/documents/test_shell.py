@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rdma_lab.cluster import NO_CONDITIONS
+
 from .on_lab import patient
 from .pages import ROOT, Command, blocks, pages
 from .rules import Runs, runs
@@ -98,3 +100,9 @@ def test_only_what_varies_may_differ(page, printed, same):
 )
 def test_a_slow_lab_has_longer_for_what_a_page_waits_for(pace, text, wanted):
     assert patient(text, pace) == wanted
+
+
+def test_a_wait_for_an_object_without_conditions_is_begun_anew(shell, tmp_path):
+    """kubectl ends at once then, and a reader would enter the command again."""
+    seen = tmp_path / "seen"
+    assert shell.check(f"test -e {seen} || {{ touch {seen}; echo '{NO_CONDITIONS}'; false; }}") == ""
