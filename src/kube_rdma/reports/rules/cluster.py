@@ -549,7 +549,7 @@ def _advice(facts: model.ClusterFacts) -> Iterator[Finding]:
             "AdmissionPolicyMissing",
             "",
             "No policy limits agents to their own nodes: a stolen token may change pods of others",
-            "On Kubernetes 1.30 or newer: kubectl apply -f config/admission",
+            "On Kubernetes 1.31 or newer: kubectl apply -f config/admission",
             Severity.ADVICE,
         )
 
