@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -112,3 +113,16 @@ def test_a_cause_of_the_symptom_goes_before_others_and_nothing_twice():
     assert rules.symptom_of(None) == rules.SHARES
     (option,) = [one for one in why.params if one.name == "symptom"]
     assert tuple(option.type.choices) == rules.SYMPTOMS
+
+
+@pytest.mark.parametrize(
+    ("phase", "node", "symptom"),
+    [
+        ("", "", rules.PENDING),
+        ("Pending", "", rules.PENDING),
+        ("Pending", "node-1", rules.CREATING),
+        *((phase, "node-1", rules.TCP) for phase in ("Running", "Succeeded", "Failed", "Unknown")),
+    ],
+)
+def test_the_symptom_is_that_of_the_pod_s_phase(phase, node, symptom):
+    assert rules.symptom_of(SimpleNamespace(phase=phase, node=node)) == symptom

@@ -24,9 +24,11 @@ _OFFER = "resources"  # code of the finding of rules/nodes about a node that off
 
 def symptom_of(pod: Explanation | None) -> str:
     """Return the symptom that a pod's state shows; without a pod it is that of missing shares."""
-    if pod is None or pod.phase == "Running":
-        return TCP if pod else SHARES
-    return CREATING if pod.node and pod.phase else PENDING
+    if pod is None:
+        return SHARES
+    if pod.phase in ("", "Pending"):
+        return CREATING if pod.node and pod.phase else PENDING
+    return TCP  # its containers run, or have run
 
 
 def concerned(findings: Iterable[Finding], pod: Explanation | None, node: str) -> list[Finding]:
