@@ -10,7 +10,6 @@ import pytest
 
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
-from kube_rdma_lab.demo.perftest import measure
 from tests.groups import own
 from tests.lab.conftest import up
 from tests.lab.machines import test_pod_network as pair
@@ -21,6 +20,8 @@ POLICY = "nicclusterpolicy/example-nicclusterpolicy"
 FEATURE = "feature.node.kubernetes.io"
 LABELS = (f"{FEATURE}/pci-15b3.present=true", f"{FEATURE}/pci-10de.present=true")
 PODS = pair.PODS
+# The seed's own words, which try each size; fewer writes of each, for cards that are emulated.
+SIZES_TEST = ("sh", "-c", pair.SCRIPT, "perftest", "-a", "-n", "5", "-u", "18")
 LOADED = "cut -d' ' -f1 /proc/modules"
 MODULES = {"mlx5_core", "ib_uverbs", "rdma_rxe"}  # beside what these need
 
@@ -140,9 +141,7 @@ def talk(lab):
     assert re.search(r"inet 192\.168\.111\.\d+/24", shown)
     pinged = say(lab, "exec", second, "--", "ping", "-c", "3", pair.address(lab, first))
     assert "3 packets transmitted, 3 received" in pinged
-    server, client = (pair.endpoint(lab, pod) for pod in PODS)
-    outcome = measure(lab, server, client, pair.SIZES_TEST)
-    assert outcome.addresses == {pair.address(lab, pod) for pod in PODS}
+    pair.writes(lab, SIZES_TEST)
 
 
 @pytest.mark.slow
