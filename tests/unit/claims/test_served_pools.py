@@ -74,12 +74,15 @@ class ServedWorld(ClaimWorld):
         silent = asyncio.Event().wait
         driver = ClaimDriver(claims, registry, NODE_NAME, works, silent, keeper.offered)
         dependencies.kubelet.claims = claims
-        checkpoint = DeviceCheckpoint(self.kubelet.directory)
-        pods = partial(Pods(Cluster(self.server.line())).on_node, NODE_NAME)
-        dependencies.kubelet.record = KubeletRecord(checkpoint.read, pods)
+        dependencies.kubelet.record = self.record(self.kubelet.directory)
         path = self.folder / "policy.yaml"
         path.write_text(POLICY)
         return replace(dependencies, config=path, claims=driver)
+
+    def record(self, folder):
+        """The kubelet's record in a folder, completed by the API server's pods."""
+        pods = partial(Pods(Cluster(self.server.line())).on_node, NODE_NAME)
+        return KubeletRecord(DeviceCheckpoint(folder).read, pods)
 
     @property
     def slots(self):
@@ -171,14 +174,15 @@ async def test_a_kubelet_that_starts_and_tells_of_no_pods_makes_no_slot_free(wor
         await dependencies.claims.claims.prepare(name)
 
 
-async def test_a_record_that_cannot_be_read_makes_no_share_free(world):
+async def test_a_record_that_cannot_be_read_makes_no_share_free(world, tmp_path):
     """The kubelet is asked; while it does not answer either, nothing is known."""
     name = ClaimName("team", "job-0-nic-x7", "uid-1")
     dependencies = world.able()
     world.bookings.put(name, result(NAMES[0], share="s1", slots=4))
     async with world.serving(dependencies):
         await moved_with_a_pod(world, dependencies)
-        (world.kubelet.directory / "kubelet_internal_checkpoint").write_text("{")
+        (tmp_path / "kubelet_internal_checkpoint").write_text("{")
+        dependencies.kubelet.record = world.record(tmp_path)
         with pytest.raises(Unavailable, match="of which pod default/old"):
             await dependencies.claims.claims.prepare(name)
         silent = KubeletView(None)
