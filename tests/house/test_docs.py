@@ -178,7 +178,7 @@ def test_the_index_of_decisions_has_each() -> None:
         for name, text in DECISIONS
     ]
     assert len(rows) <= 40
-    assert not [name for name, text in DECISIONS if len(text.split()) > 400]
+    assert not [name for name, text in DECISIONS if len(text.split()) > 300]
 
 
 def test_each_decision_that_is_named_is_there() -> None:
