@@ -3,9 +3,9 @@
 The agent (attach/calls) and `kube-rdma explain` (explain/networks) use it, and look networks up in
 different places. In k8s.v1.cni.cncf.io/networks a name is that of a NetworkAttachmentDefinition. In
 k8s.volcengine.com/pod-networks a name stands for a CNI configuration of the node, else for a
-definition in the pod's namespace or in kube-system. Without either it may be the network that
-kube-rdma has by itself. Where agents keep networks to their namespaces, no pod reaches a
-configuration of the node but by a definition.
+definition in the pod's namespace or in kube-system. Else it may be `rdma`, the network that is
+built into kube-rdma. Where agents keep networks to their namespaces, pods reach a configuration of
+the node only through a definition.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ class NamedNetworks(Protocol):
     ) -> NetworkDefinition | None:
         """Return a NetworkAttachmentDefinition, if it exists; raise Refused for its faults.
 
-        `resource` is what the network is for where its document does not say so. Raise NotInstalled
-        if the API server does not have the kind.
+        `resource` is the network's resource where the document names none. Raise NotInstalled if
+        the API server does not have the kind.
         """
 
     async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
         """Return the network in the node's CNI configuration of this name; None without one."""
 
     async def configurations(self) -> tuple[str, ...]:
-        """Return the names of all CNI configurations of the node."""
+        """Return the names of the node's CNI configurations that pods may name."""
 
     async def has_pool(self, name: PoolName) -> bool:
         """Return whether an IPPool of this name exists."""
@@ -68,7 +68,7 @@ class NamedNetworks(Protocol):
 class AnnotatedNetworks(Frozen):
     """The networks that a pod's annotation names."""
 
-    annotation: str  # which of the two it is
+    annotation: str  # its key
     asks: tuple[NetworkAsk, ...]
     namespace: str  # of the pod
 
@@ -111,8 +111,8 @@ async def meant(
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
     """Return the entries with their network's namespace, and the networks by namespace/name.
 
-    `global_namespaces` are the namespaces whose networks pods of all others may name; None: of any.
-    Raise Refused for networks of others, faults of the documents, and blocks of pod-networks whose
+    Any pod may name networks of `global_namespaces`; None: of all namespaces. Raise Refused for
+    networks that the pod may not name, faults of the documents, and blocks of pod-networks whose
     network is nowhere. NetworkAttachmentDefinitions that do not exist are left out.
     """
     if asked.annotation == POD_NETWORKS:
@@ -130,8 +130,8 @@ async def claimed_definitions(
 ) -> dict[str, NetworkDefinition]:
     """Return the existing networks of a pod's claims, by namespace/name.
 
-    Each is for the resource of the device, where its document is tied to none. Raise Refused for
-    faults of the documents.
+    A network whose document names no resource gets the device's. Raise Refused for faults
+    of the documents.
     """
     definitions = await all_of(_of_claim(device, node) for device in devices)
     return {one.network.name: one for one in definitions if one}
@@ -161,8 +161,8 @@ async def _by_name(
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
     """Return the entries with their network's namespace, and the networks, each looked up once.
 
-    All entries of a pod have its namespace. `apart`: tenants' namespaces are isolated, so networks
-    of the node itself belong to none of them.
+    Raise Refused for entries whose network is nowhere. `apart`: pods may not name the node's own
+    CNI configurations.
     """
     from kube_rdma.attach.documents.cni_conf import DEFAULT_NETWORK
 
@@ -185,8 +185,8 @@ async def _named(
 ) -> NetworkDefinition | None:
     """Return the network of this name, or None.
 
-    The node's CNI configuration comes first unless `apart`. Then come definitions in the pod's
-    namespace and in kube-system, and last the network that kube-rdma has by itself.
+    Without `apart` the node's CNI configuration comes first. Then come definitions in the pod's
+    namespace and in kube-system, and last `rdma`, the network that is built into kube-rdma.
     """
     from kube_rdma.attach.documents.cni_conf import DEFAULT_NETWORK, built_in
 

@@ -1,4 +1,4 @@
-"""The one procedure by which pods get networks and addresses, and by which all of it ends.
+"""The one procedure by which pods get networks and addresses, and give them back.
 
     endpoint ─ request ─► record begun │ facts ─► decided ─► IPAM ─► planned
       ─► executor: kernel, other CNI plugins ─► late binding ─► endpoint ─ report ─► record complete
@@ -6,7 +6,7 @@
 attach/rules/procedure has the order of the rules; here they get their facts. Three endpoints lead
 here (attach/calls): the runtime for all networks of a pod, a meta-plugin for one interface, and
 another plugin for addresses alone. What was made is recorded by container and interface. If
-anything fails after something was taken, it is given back; what cannot be now stays recorded. The
+anything fails after something was taken, it is given back; if that fails, it stays recorded. The
 answer is then the error, which the kubelet shows in the pod's event before it tries again.
 """
 
@@ -94,7 +94,7 @@ class SandboxLocks:
 
     @asynccontextmanager
     async def lent(self, container: ContainerId) -> AsyncIterator[None]:
-        """Lend the holder's lock while plugins of others run; wait for calls that borrowed it."""
+        """Lend the held lock of a sandbox for the block; then wait for calls that borrowed it."""
         lock = self._lock(container)
         lock.is_lent = True
         try:
@@ -143,7 +143,7 @@ Restart = Callable[[PodState, str | None], Awaitable[None]]
 
 
 async def request_restart(restart: Restart, pod: PodState, why: str | None) -> None:
-    """Ask for a pod's eviction, or withdraw that (`why` is None); a failure is only logged.
+    """Request a pod's eviction, or (`why` is None) withdraw the request; only log a failure.
 
     A request that cannot be withdrawn ends by its age: the controller ignores old ones.
     """
@@ -155,10 +155,10 @@ async def request_restart(restart: Restart, pod: PodState, why: str | None) -> N
 
 
 class OutdatedPods:
-    """Pods of one node whose device nodes are another device's by now, and their eviction.
+    """Pods of one node whose device nodes belong to other devices by now, and their eviction.
 
-    `restart` asks the controller to evict a pod, or (None) no more, and raises KubeError; `tell`
-    records an Event: reason, sentence, is it a warning; `clock` is monotonic.
+    `restart` requests a pod's eviction, or (None) withdraws the request; it raises KubeError.
+    `tell` records an Event: reason, sentence, whether it is a warning. `clock` is monotonic.
     """
 
     def __init__(
@@ -175,10 +175,10 @@ class OutdatedPods:
     async def refused(
         self, pod: PodState, interface: InterfaceName | None, error: Outdated
     ) -> None:
-        """Count a refused ADD; after REFUSALS of them in a row, report it in an Event.
+        """Count a refused ADD; after REFUSALS in a row, report it in an Event.
 
-        Then ask for the pod's eviction too, if a controller makes another pod in its place. Do
-        nothing for a pod that is being deleted.
+        Then ask for the pod's eviction too, if a controller makes another pod in its place. Do both
+        at most once in AGAIN seconds, and nothing for a pod that is being deleted.
         """
         if pod.deleting:
             return
@@ -215,7 +215,7 @@ class RepeatedAdd(Enum):
 
 
 class RequestedNetworks(Frozen):
-    """The networks of a request, with addresses that documents ask for, by network."""
+    """The networks of a request, with the IPAM configuration of each by the network's name."""
 
     request: NetworkRequest
     ipam: Mapping[str, IpamConf]
@@ -246,27 +246,28 @@ class AttachResult(Frozen):
 
 
 class CniEndpoint(Protocol):
-    """A kind of CNI caller: it reads requests out of calls, and reports the results."""
+    """An endpoint for one kind of CNI callers: it reads requests in calls, and reports results."""
 
-    is_within: bool  # its calls may come from a plugin that is run for a sandbox's holder
+    is_within: bool  # its calls may come from a plugin that another call for the sandbox runs
 
     async def request(self, call: Call) -> AttachRequest | None:
         """Return the request in an ADD; None if it asks for nothing of kube-rdma.
 
-        Raise Refused for a request that is wrong, Unavailable while the pod cannot be read.
+        Raise KubeError where the ADD has to fail.
         """
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
         """Report the result of an ADD, and return what its caller gets.
 
-        Raise KubeError if the API server does not take the report.
+        Raise KubeError if that fails.
         """
 
 
 def sandbox_of(call: Call, inode: Callable[[int], int]) -> tuple[Sandbox, int]:
-    """Return a call's sandbox and its namespace's descriptor; raise Unavailable without one.
+    """Return a call's sandbox, and the descriptor of its network namespace.
 
-    `inode` returns the inode of the namespace behind a descriptor.
+    Raise Unavailable if the namespace is gone. `inode` returns the inode of the namespace of a
+    descriptor.
     """
     if call.netns is None:
         raise Unavailable("The pod's network namespace no longer exists.")
@@ -284,10 +285,10 @@ class AttachDependencies(Frozen, kw_only=True):
     attachments: PlanExecutor
     inode: Callable[[int], int]  # of the namespace behind a descriptor
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
-    # namespaces whose networks pods of all others may name; None: all are
+    # namespaces whose networks any pod may name; None: all
     global_namespaces: tuple[str, ...] | None = None
     outdated: OutdatedPods | None = None  # notified of pods that must be recreated
-    limits: ShareLimits | None = None  # None: no share has any
+    limits: ShareLimits | None = None  # None: no limits are set
     infos: DeviceInfoFolder | None = None  # where meta-plugins find files about devices
 
 
@@ -302,7 +303,7 @@ class AttachDecision(Frozen):
 class AttachPipeline:
     """The attaching and detaching of a node's pods; calls for one sandbox run one by one.
 
-    Only plugins that run for a sandbox may call for its addresses meanwhile.
+    While plugins of others run for a sandbox, they may call for its addresses.
     """
 
     def __init__(self, dependencies: AttachDependencies) -> None:
@@ -351,7 +352,7 @@ class AttachPipeline:
         return answer
 
     async def _is_answered(self, request: AttachRequest) -> bool:
-        """Return whether the ADD was done before; else remove an earlier attachment, if needed."""
+        """Return whether an earlier ADD answers this; else remove its attachment, unless KEPT."""
         before = self._attachments.of(request.key)
         if request.again is RepeatedAdd.ANSWERED and before and before.complete:
             return True
@@ -362,10 +363,9 @@ class AttachPipeline:
     async def _decide(self, request: AttachRequest) -> AttachDecision | None:
         """Decide cards, links and pools for a request; reserve GUIDs, MACs and addresses.
 
-        MACs and addresses are only reserved for claims; pools give each address once.
-
-        Return None for a request for addresses alone. Raise Refused if a rule refuses the request,
-        Unavailable if a fact cannot be read now.
+        MACs and addresses are reserved only for interfaces of claims. Return None for a request for
+        addresses alone. Raise Refused if a rule refuses the request, Unavailable if a fact cannot
+        be read now.
         """
         node, attachments, key = self._needs.node, self._attachments, request.key
         # Begun: the journal notes it before anything is taken.
@@ -463,9 +463,9 @@ class AttachPipeline:
     async def _limit(
         self, request: AttachRequest, decision: AttachDecision, made: MadeNics
     ) -> None:
-        """Set the limits of the pod's shares in its control group.
+        """Set the limits of the pod's shares in its control group; raise KubeError if that fails.
 
-        Raise KubeError if the kernel does not keep them.
+        Devices that the kernel does not count are only logged.
         """
         if not self._needs.limits:
             return
@@ -478,7 +478,7 @@ class AttachPipeline:
     async def _ask_plugins(
         self, request: AttachRequest, addressed: AddressedNics
     ) -> dict[InterfaceName, CniResult]:
-        """Make the links whose addresses come from other IPAM plugins; return their answers."""
+        """Make the links whose addresses other IPAM plugins give; return the plugins' answers."""
         if not addressed.begun:
             return {}
         await self._execute(request, addressed.begun)
@@ -495,7 +495,7 @@ class AttachPipeline:
     def _while_plugins_run(
         self, key: AttachmentKey, planned: Sequence[Plan]
     ) -> AbstractAsyncContextManager[None]:
-        """Lend the sandbox's lock while other plugins run, which may call for addresses."""
+        """Return a context that lends the sandbox's lock if these plans call other plugins."""
         return self._sandboxes.lent(key.container) if calls_plugins(planned) else nullcontext()
 
     async def end(self, key: AttachmentKey, *, within: bool = False) -> None:
@@ -510,9 +510,9 @@ class AttachPipeline:
     async def _end(self, key: AttachmentKey) -> None:
         """Remove an attachment: undo its steps, then free its addresses, then remove its record.
 
-        As the record goes last, a removal that is interrupted is repeated. Raise HardwareGone if a
-        card is missing: the record stays, but the addresses are freed. Late binding ends with the
-        last interface, for its files are of the whole pod.
+        As the record goes last, a removal that is interrupted is repeated. Raise HardwareGone if
+        only missing hardware stops the undo: the record stays, but the addresses are freed. Late
+        binding ends with the last interface, for its files are of the whole pod.
         """
         await self._attachments.journal.refuse_foreign(key)
         attachment = self._attachments.of(key)
@@ -567,9 +567,9 @@ class AttachPipeline:
                 await self._end_left(key, attachment.sandbox)
 
     async def sweep(self) -> None:
-        """Remove single interfaces of pods that are gone: a caller without its state sends no DEL.
+        """Remove single interfaces of pods that are gone, for which a DEL may never come.
 
-        What the runtime called for is compared with its sandboxes by repair.py.
+        Attachments of whole pods are removed by repair.py.
         """
         attachments = self._attachments.by_key.items()
         whole = ((key, one.sandbox) for key, one in attachments if one.complete)
@@ -591,14 +591,14 @@ class AttachPipeline:
         """Free the addresses of sandboxes that are gone.
 
         `living` are the runtime's sandboxes; addresses given after the time `since` stay. The
-        sandbox of an unfinished ADD may be missing there, but is in the journal.
+        sandbox of an unfinished ADD may be missing in `living`, but is in the journal.
         """
         recorded = {key.container for key in self._attachments.keys}
         await self._needs.giver.collect(living | recorded, since)
 
 
 def _lost(sandboxes: Iterable[Sandbox]) -> frozenset[Sandbox]:
-    """Return those sandboxes whose network namespace is surely gone; reads the disk."""
+    """Return the sandboxes whose network namespace is surely gone, as the disk shows."""
     lost = set()
     for sandbox in sandboxes:
         with suppress(Unavailable):

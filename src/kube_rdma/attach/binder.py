@@ -1,4 +1,4 @@
-"""Does late binding: promises and bindings in the journal, device files for the runtime.
+"""Does late binding: promises and bindings in the journal, CDI files for the runtime.
 
 attach/rules/late_binding decides each time from what is known at that moment, which is gathered
 here. What was decided is done in the order that survives a crash: the journal first, the file after
@@ -53,7 +53,7 @@ log = structlog.get_logger()
 
 
 async def always(_: PodState) -> bool:
-    """Return True for every pod: the default where no meta-plugin is asked."""
+    """Return True for every pod."""
     return True
 
 
@@ -72,8 +72,8 @@ class BinderDependencies(Frozen):
     settings: SettingsFolder = field(default_factory=SettingsFolder)
     early: Path | None = None  # folder of settings for containers whose devices Allocate gives
     topology: Callable[[Sequence[PlacedNet]], TopologyFacts] = facts_of
-    # Returns whether kube-rdma makes one of a pod's networks; raises Refused where the pod is to
-    # have none on this node.
+    # Returns whether kube-rdma makes one of a pod's networks; raises Refused where the pod cannot
+    # have them on this node.
     concerned: Callable[[PodState], Awaitable[bool]] = always
     tell: Callable[[str], None] = in_the_log  # is called for each record that cannot be read
 
@@ -85,7 +85,7 @@ class Binder(LateBinding):
     """
 
     def __init__(self, needs: BinderDependencies) -> None:
-        """Read the journal; records that cannot be read are reported, and block nothing else."""
+        """Read the journal, which blocks; raise Unavailable when the disk fails."""
         self._needs = needs
         self._records = Records(needs.journal, needs.tell)
         self._lock = asyncio.Lock()
@@ -106,7 +106,8 @@ class Binder(LateBinding):
     def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
         """Return all specs: this node can bind late.
 
-        Specs get networks where the agent makes them.
+        On a node with pod networks a spec without `attach` gets the value of its mode for such
+        nodes.
         """
         return tuple(with_networks(spec) if self._needs.networks else spec for spec in specs)
 
@@ -116,10 +117,10 @@ class Binder(LateBinding):
         self._early.offered(pools)
 
     async def promise(self, pool: Pool, given: Grant) -> Grant:
-        """Record a promise for the shares of Allocate.
+        """Record a promise for the shares of Allocate; raise Unavailable if the disk fails.
 
-        Return the grant with the promise's CDI name. With `attach: none` nothing is promised: the
-        answer is the grant, with settings.
+        Return the grant with the promise's CDI name in place of device nodes. With `attach: none`
+        nothing is promised: the answer is the grant, with settings.
         """
         given = await self._early.give(pool, given)
         if terms(pool.spec).attach is Attach.NONE:
@@ -139,7 +140,7 @@ class Binder(LateBinding):
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Wait until the container with exactly these shares may start.
 
-        Raise Refused if it may not, Unavailable if that is not known now.
+        Raise KubeError if it may not, or if that is not known now.
         """
         resource, attach = pool.spec.resource, terms(pool.spec).attach
         if pool.spec.bare_ids and rules.is_taken_over(self._promises, resource, shares):
@@ -179,11 +180,11 @@ class Binder(LateBinding):
     ) -> tuple[late_binding.Promise, ...]:
         """Bind all promises of a pod in this sandbox, at CNI ADD; return them.
 
-        `edits` has by share what was made for the pod; other shares get the device nodes of their
-        cards. `annotations` are the pod's, `holdings` are all that it holds. The kubelet is asked
-        if these are None or do not suffice. Raise Refused while another pod has a share or an owned
-        card. Raise Unavailable if kubelet, runtime or disk fail, or a resource is not advertised,
-        Broken if a CDI file has other content already.
+        `edits` has by share what was made for the pod; a promise of other shares gets the nodes of
+        its cards. `annotations` are the pod's, `holdings` are all that it holds. The kubelet is
+        asked if `holdings` are None or do not suffice. Raise Refused while another pod has a share
+        or an owned card. Raise Unavailable if kubelet, runtime or disk fail, or a resource is not
+        advertised, Broken if a CDI file has other content already.
         """
         async with self._lock:
             if not self._promises:
@@ -210,7 +211,7 @@ class Binder(LateBinding):
         self._changed.set()
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
-        """Return the pod and its links for each card whose interfaces are in a pod."""
+        """Return the pod and its links for each bound card without an interface on the node."""
         bound = {card: binding for binding in self._bindings for card in binding.cards}
         hidden = (card.id for card in node if card.function and not card.function.netdevs)
         inside = {card: bound[card] for card in hidden if card in bound and bound[card].netns}
@@ -229,7 +230,7 @@ class Binder(LateBinding):
         """Return the cards that are promised or bound; None if a record cannot be understood.
 
         Resources with `bind: pool` are left out. Each of their shares stands for all cards of the
-        pool, so no pod has one of these for itself.
+        pool, so no pod has a card for itself.
         """
         if self._records.foreign_names:
             return None
@@ -239,7 +240,7 @@ class Binder(LateBinding):
         return frozenset(card for one in records for card in one.cards)
 
     async def held(self) -> tuple[Holding, ...]:
-        """Return the shares that are bound for running pods, by the journal.
+        """Return the shares that the journal has as bound for running pods.
 
         Raise Unavailable if disk or runtime do not answer.
         """
@@ -306,7 +307,7 @@ class Binder(LateBinding):
         log.info("bound", pod=str(binding.pod), cards=",".join(binding.cards), cdi=binding.cdi)
 
     async def _end(self, binding: late_binding.Binding) -> None:
-        """Remove a binding: first its files, without which no container starts, then its record."""
+        """Remove a binding: its files, so that no container starts with it, then its record."""
         await asyncio.to_thread(self._needs.cdi.remove, binding.container, binding.nonce)
         await asyncio.to_thread(self._needs.settings.remove, binding.container, binding.nonce)
         await self._records.forget(_binding_name(binding))
@@ -314,7 +315,7 @@ class Binder(LateBinding):
     def _hooks(
         self, binding: late_binding.Binding, given: late_binding.Edits
     ) -> tuple[late_binding.RuntimeHook, ...]:
-        """Return the runtime hooks for the container; none where the host has no shim."""
+        """Write a container's settings files; return its runtime hooks, none without a shim."""
         shim = self._needs.shim()
         if shim is None:
             return ()
@@ -336,9 +337,9 @@ class Binder(LateBinding):
     ) -> late_binding.Edits:
         """Return the container's device nodes, and the devices in its settings files.
 
-        The nodes are those of what its networks made, else those of the promised cards. The devices
-        are all that its container holds, whatever the resource; none if the pod's annotation says
-        so. Raise Unavailable if the resource is not advertised now.
+        The nodes are of what its networks made, else of the promised cards. The devices are of all
+        resources that the container holds; none if the pod's annotation says so. Raise Unavailable
+        for promised cards whose resource is not advertised now.
         """
         made = [edits[held].char_paths for held in promise.held if held in edits]
         pool = self._pools.get(promise.resource)
@@ -403,7 +404,7 @@ class Binder(LateBinding):
 
 
 def _gone(bindings: Iterable[late_binding.Binding]) -> frozenset[late_binding.ContainerId]:
-    """Return the sandboxes whose namespace is gone, as far as the host's are visible."""
+    """Return the sandboxes whose network namespace is gone although its folder is there."""
     seen = (one for one in bindings if one.netns and Path(one.netns).parent.is_dir())
     return frozenset(one.container for one in seen if not Path(one.netns).exists())
 

@@ -1,11 +1,11 @@
 """The endpoints of CNI calls: one socket, three kinds of callers, and the router to them.
 
-The runtime calls the agent behind the cluster's own plugin, once for all networks that a pod asks
-for (SandboxNetworks). Interfaces are reported to the pod, by its annotations, and not to the
-runtime. Its result is that of the cluster's network, as the earlier plugins made it. The runtime
-also sends GC and STATUS, and repair.py makes late ADDs. A meta-plugin calls for one network and
-gets its whole result (DelegatedNetworks). Other CNI plugins ask for addresses of interfaces that
-they make (PluginAddresses, by the name kube-rdma-ipam).
+The runtime calls the agent behind the cluster's own plugin, for all networks of a pod at once
+(SandboxNetworks). Interfaces are reported to the pod, by its annotations, and not to the runtime.
+The runtime gets the result of the cluster's network, as the earlier plugins made it. GC and STATUS
+come from it too, and late ADDs from repair.py. A meta-plugin calls for one network and gets its
+whole result (DelegatedNetworks). Other CNI plugins ask for addresses of interfaces that they make
+(PluginAddresses, by the name kube-rdma-ipam).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class SandboxNetworks(_Endpoint):
         return CniResult()
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """Return the request for the networks of a pod's annotation and claims; None for none."""
+        """Return the request for networks of a pod's annotation and claims; None without any."""
         if call.pod is None or call.netns is None:
             return None  # no pod of Kubernetes
         pod = await _pod(call, call.pod, self._needs)
@@ -150,7 +150,7 @@ class SandboxNetworks(_Endpoint):
 
     @property
     def foreign(self) -> frozenset[ContainerId]:
-        """Return the sandboxes whose attachments another version of kube-rdma has recorded."""
+        """Return the sandboxes whose records this version of kube-rdma does not understand."""
         keys = self._needs.attachments.journal.foreign
         return frozenset(key.container for key in keys if key.interface is None)
 
@@ -169,8 +169,8 @@ class SandboxNetworks(_Endpoint):
     async def _gc(self, call: Call) -> None:
         """Answer GC: remove whole pods' attachments whose sandbox the runtime does not list.
 
-        One failure stops no other. An attachment without an answered ADD may be in progress. If it
-        is not, the agent removes it at its next start (AttachPipeline.recover).
+        If one fails, the others are removed all the same. An attachment whose ADD is not answered
+        stays: it may be in progress, or the agent's next start removes it (AttachPipeline.recover).
         """
         since = self.now()
         living = frozenset(one.container for one in call.valid)
@@ -190,7 +190,7 @@ class SandboxNetworks(_Endpoint):
     async def _status(self, call: Call) -> None:
         """Answer STATUS: raise KubeError while IPAM can give no addresses, or has lost some.
 
-        A call by kube-rdma's entry in the cluster's own conflist gets no error, for that would make
+        A call by kube-rdma's entry in the cluster's own conflist gets no error, for that could make
         the node NotReady for all pods.
         """
         from kube_rdma.attach.documents.cni_conf import ipam_plugin
@@ -225,8 +225,8 @@ async def _asked(
 async def _refuse_replaced(pod: PodState, cluster: str, node: NodeView) -> None:
     """Raise Refused for a pod that wants another network in place of the cluster's.
 
-    Multus reads v1.multus-cni.io/default-network, looks for a lone name in its own namespace, and
-    calls that network first. Behind the cluster's network only this very one can be named.
+    Multus calls the network in the annotation v1.multus-cni.io/default-network first. Behind the
+    cluster's network only the cluster's own can be named there.
     """
     from kube_rdma.attach.documents import networks
 
@@ -245,10 +245,10 @@ async def _refuse_replaced(pod: PodState, cluster: str, node: NodeView) -> None:
 
 
 async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NodeView) -> bool:
-    """Return whether an entry means the cluster's network of this name.
+    """Return whether an entry means the cluster's network, whose name is `cluster`.
 
-    Without a document, the entry has to name it in kube-system. A document does so by its own name
-    if it is empty, else with the name and the plugin of that configuration.
+    Without a document, the entry has to name it in kube-system. An empty document has to be called
+    `cluster`; any other has to have the name and the plugin of the node's configuration.
     """
     from kube_rdma.attach.documents.cni_conf import network_name, plugin_type
 
@@ -307,7 +307,7 @@ class DelegatedNetworks(_Endpoint):
         return delegated.result(plan, interface, call.netns_path)
 
     async def _describe_device(self, call: Call, interface: AttachedInterface) -> None:
-        """Write the caller's device info file; a failure is logged and does not stop the pod."""
+        """Write the device info file that the caller asks for, if any; only log a failed write."""
         from kube_rdma.attach.documents.cni_conf import device_info_file
 
         path = device_info_file(call)
@@ -350,7 +350,7 @@ class Origin(Frozen):
 async def origin(call: Call, pod: PodState, node: NodeView) -> Origin:
     """Return the network that a meta-plugin's call is about.
 
-    Raise Unavailable if the API server does not answer.
+    Raise KubeError if the API server or the node's CNI configuration cannot be read.
     """
     from kube_rdma.attach.documents import cni_conf, networks, pod_networks
 
@@ -377,7 +377,7 @@ async def _of_definition(call: Call, asks: Sequence[NetworkAsk], node: NodeView)
     """Return the network whose definition or configuration has the call's name; None without one.
 
     The interface alone does not identify it, as a caller may number networks of its own before
-    those of the annotation. A deleted document has no name, so there the interface decides.
+    the annotation's. A deleted document has no name, so there the interface decides.
     """
     from kube_rdma.attach.documents.cni_conf import network_name
 
@@ -416,7 +416,7 @@ class PluginAddresses(_Endpoint):
         return CniResult()
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """Return the request for addresses of the named pool; see CniEndpoint.request."""
+        """Return the request for addresses of the call's ipam block; see CniEndpoint.request."""
         sandbox, netns = sandbox_of(call, self._needs.inode)
         return AttachRequest(
             key=AttachmentKey(call.container, call.interface),
@@ -490,7 +490,7 @@ class PluginAddresses(_Endpoint):
 class CniRouter:
     """All endpoints of one node; each call goes to the one that it is for.
 
-    `context` has who calls the agent by the host's configuration now.
+    `context` says which program calls the agent for pods now.
     """
 
     def __init__(self, dependencies: AttachDependencies, context: NodeContext) -> None:
@@ -521,7 +521,7 @@ class CniRouter:
             await self.pipeline.sweep()
 
     async def missed(self, attachment: CniAttachment) -> None:
-        """Do a DEL that came while the agent was away, by its container and interface."""
+        """Carry out a DEL that came while the agent was away."""
         if not self._is_delegated(attachment.container):
             await self.pipeline.end(AttachmentKey(attachment.container))
         await self.pipeline.end(AttachmentKey(attachment.container, attachment.interface))
@@ -529,8 +529,8 @@ class CniRouter:
     def _refuse_stranded(self, call: Call) -> None:
         """Raise Unavailable where a pod would get kube-rdma's network in place of the cluster's.
 
-        While no other configuration is left, a runtime takes `rdma` for the cluster's network. That
-        one is for Cello to call: a pod that has only it cannot talk to the cluster.
+        While no other configuration is left, a runtime takes kube-rdma's `rdma` for the cluster's
+        network. It is for Cello to call: a pod that has only `rdma` cannot talk to the cluster.
         """
         from kube_rdma.attach.documents.cni_conf import is_built_in
 
@@ -541,8 +541,8 @@ class CniRouter:
     async def _behind_others(self, call: Call) -> CniResult:
         """Answer the runtime, which calls kube-rdma behind the cluster's network.
 
-        An ADD makes nothing where a meta-plugin reads the annotation; raise Unavailable then if the
-        pod asks for networks. The pod is not read if the runtime passes its annotations, these name
+        An ADD makes nothing where a meta-plugin calls for each network; raise Unavailable then if
+        the pod asks for one. The pod is not read if the runtime passes its annotations, these name
         no network, and it can have no claim.
         """
         if call.verb is Verb.ADD and call.annotations is not None:

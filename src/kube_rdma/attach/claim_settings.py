@@ -5,7 +5,7 @@
 
 Late binding does the same for shares of the device plugin (attach/binder), by the same rules. Such
 a share is of one container. A claim's CDI device may be in several pods, so its files are kept by
-container: the shim finds them by sandbox and name. If that fails, a container starts without them.
+container: the shim finds them by sandbox and name. A container starts even without them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ClaimSettings:
         self._notices.over("settings")
 
     async def remove(self, sandbox: ContainerId | None = None) -> None:
-        """Remove the settings files of a sandbox; None: those of all sandboxes.
+        """Remove the settings files of a sandbox, or (None) of all sandboxes.
 
         Raise Unavailable if the disk fails.
         """
@@ -101,7 +101,7 @@ def _by_container(pod: ClaimingSandbox) -> dict[str, list[HeldShare]]:
 def _cards(
     held: HeldShare, claimed: Sequence[str] | None, pools: Mapping[str, Pool]
 ) -> tuple[Card, ...]:
-    """Return the present cards of a share; of a claim only the cards that it holds."""
+    """Return the present cards of a share: the `claimed` ones, or all if that is None."""
     if claimed is None:
         return share_cards(pools, held)
     pool = pools.get(held[0])

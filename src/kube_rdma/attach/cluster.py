@@ -1,4 +1,4 @@
-"""Objects that pod networks read and write: definitions, pods' annotations, restart requests."""
+"""Reads and writes objects of pod networks: definitions, pods' annotations, restart requests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class NetworkObjects:
         return tuple(f"{one.namespace}/{one.name}" for one in every)
 
     async def tell(self, pod: PodState, annotations: tuple[tuple[str, str], ...]) -> None:
-        """Write annotations of this pod; raise Conflict if another pod has its name by now."""
+        """Write annotations of this pod; raise Conflict if the pod is gone."""
         where = (pod.name, pod.namespace)
         await self._cluster.patch(POD, *where, annotations=annotations, uid=pod.uid)
 
@@ -79,7 +79,7 @@ class Restarts:
         self._cluster = cluster
 
     async def ask(self, pod: PodState, request: RestartRequest) -> None:
-        """Write the request to restart this pod; raise Conflict if another pod has its name by now.
+        """Write the request to restart this pod; raise Conflict if the pod is gone.
 
         Needs the verb patch of pods.
         """
@@ -87,7 +87,7 @@ class Restarts:
         await self._patch(pod, "true", msgspec.json.encode(written).decode())
 
     async def withdraw(self, pod: PodState) -> None:
-        """Remove the request to restart a pod; raise Conflict if another pod has its name by now.
+        """Remove the request to restart a pod; raise Conflict if the pod is gone.
 
         Needs the verb patch of pods.
         """

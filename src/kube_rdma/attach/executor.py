@@ -2,8 +2,8 @@
 
 attach/attach decides what a pod gets; adapters/kernel/pod/steps does steps in the kernel, and
 adapters/cni/plugins calls other plugins. The whole attachment is in the journal before the first
-step. If it ends in between (a refusal, a crash, a namespace that goes), one undo takes all back. It
-may run as often as necessary. attach/rules/records has the names of records on disk.
+step. If the steps end early (a refusal, a crash, a namespace that goes), one undo takes all back.
+It may run as often as necessary. attach/rules/records has the names of records on disk.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class AttachmentJournal:
 
     @property
     def attachments(self) -> dict[AttachmentKey, Attachment]:
-        """Return all recorded attachments by key, those of whole pods first."""
+        """Return all recorded attachments by key; attachments of whole pods come first."""
         values = [(records.key_of(one, split=False), one) for one in self._pods.values]
         values += [(records.key_of(one, split=True), one) for one in self._interfaces.values]
         return {key: records.plain(key, one) for key, one in values}
@@ -114,25 +114,25 @@ class AttachmentJournal:
         return record and records.plain(key, record)
 
     async def refuse_foreign(self, key: AttachmentKey) -> None:
-        """Raise Unavailable if the key has an unreadable record, as it cannot be undone wholly."""
+        """Raise Unavailable if the key has an unreadable record: its Steps cannot be undone."""
         await self._of(key).refuse_foreign(records.begun_name(key), records.complete_name(key))
 
     def begin(self, key: AttachmentKey, attachment: Attachment) -> None:
         """Record an attachment whose ADD has not ended; call it from a thread.
 
-        Raise Unavailable if the disk fails or another version's record has the key.
+        Raise Unavailable if the disk fails, or another version wrote a record of this name.
         """
         self._of(key).begin(records.begun_name(key), records.written(key, attachment))
 
     async def complete(self, key: AttachmentKey) -> None:
-        """Mark a record as complete by renaming it, for a third of the cost of writing."""
+        """Mark a record as complete by renaming it."""
         folder, begun = self._of(key), records.begun_name(key)
         record = folder.get(begun)
         assert record
         await folder.rename(begun, records.complete_name(key), replace(record, complete=True))
 
     async def remove(self, key: AttachmentKey) -> None:
-        """Remove a key's record.
+        """Remove a key's record; raise Unavailable for a record of another version.
 
         If the disk fails, it is removed after the next write that succeeds, or by the next process.
         """
@@ -145,7 +145,7 @@ class AttachmentJournal:
 class PlanExecutor:
     """A node's attachments: it runs and undoes their plans, with a record of each by key.
 
-    Its callers see to it that calls for one sandbox come one after the other.
+    Its callers make the calls for one key one after the other.
     """
 
     def __init__(
@@ -183,13 +183,13 @@ class PlanExecutor:
         return self.of(key) is not None or key in self.journal.foreign
 
     def beside(self, key: AttachmentKey) -> tuple[Plan, ...]:
-        """Return the plans of the sandbox's other keys."""
+        """Return the plans of all other keys of the same sandbox."""
         every = self.by_key.items()
         same = ((other, one) for other, one in every if other.container == key.container)
         return tuple(plan for other, one in same if other != key for plan in one.plans)
 
     async def ready(self, calls: Iterable[CallPlugin]) -> None:
-        """Raise an error if this machine cannot run these CNI plugins."""
+        """Raise Refused or Unavailable if this machine cannot run these CNI plugins."""
         for call in calls:
             await self._threads.run(self._plugins.ready, call, plugins=True)
 
@@ -214,16 +214,16 @@ class PlanExecutor:
     ) -> PodView:
         """Run all Steps; return the pod's links afterwards.
 
-        Return RDMA devices too if a function was rebound, which gives them new names. Plans whose
-        first part is `done` begin behind its steps. After an error the caller has to call `detach`
-        and `forget`. Raise Unavailable, before any step, if the caller has hung up meanwhile.
+        Return RDMA devices too if a function was rebound, which may rename them. Steps in `done`
+        were run before, and are skipped. After an error `detach` and `forget` have to follow. Raise
+        Unavailable, before any step, if the CNI caller has hung up meanwhile.
         """
         called = calls_plugins(wanted.plans)
         run = partial(self._run, done=done)
         return await self._threads.run(run, key, wanted, namespace, plugins=called, begins=True)
 
     async def detach(self, key: AttachmentKey) -> None:
-        """Undo all Steps of a key that were run; the record stays.
+        """Undo all Steps of a key; the record stays.
 
         Raise KubeError if a step cannot be undone now, HardwareGone if only missing hardware is the
         reason. Hardware that is out of the machine for good needs no undo.

@@ -3,8 +3,8 @@
     Allocate ─ promise ─► journal    CNI ADD ─ bind ─► journal, CDI file    PreStart ─ gate ─► ok
 
 attach/rules/late_binding decides, attach/binder does it (docs/decisions/0009). `NoLateBinding` is
-for an agent whose runtime is not known to read CDI files. Its pools give plain device nodes in the
-Allocate reply, and settings as mounts beside them.
+for an agent that cannot bind late. Its pools give plain device nodes in the Allocate reply, and
+settings as mounts beside them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ log = structlog.get_logger()
 class EarlySettings:
     """Settings files that Allocate hands out, before the container's network is known.
 
-    `folder` is the host's; None: its disk is not here, and nothing can be given. `cdi` is None
-    where the runtime is not known to read CDI files; `shim` returns a path of the host.
+    `folder` is the host's; None: nothing can be given. `cdi` is None where nothing can be bound
+    late; `shim` returns a path of the host.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class EarlySettings:
         self._notices = Notices()
 
     def offered(self, resources: Iterable[str]) -> None:
-        """Note the resources that are offered now; only a lone one has devices named in files."""
+        """Note the resources on offer; settings files name devices only if there is just one."""
         self._offered = frozenset(resources)
 
     async def give(self, pool: Pool, grant: Grant) -> Grant:
@@ -90,7 +90,7 @@ class EarlySettings:
         return given
 
     async def renew(self) -> None:
-        """Write CDI files again that a reboot removed, or that name another path of the shim.
+        """Write settings' CDI files again if a reboot removed them, or the shim's path changed.
 
         The kubelet may still hand out names that Allocate answered before the reboot.
         """
@@ -129,7 +129,7 @@ class EarlySettings:
 
 
 class LateBinding:
-    """The interface of late binding for role `plugin`; this base class binds nothing."""
+    """The interface of late binding for the agent's role `plugin`; this base binds nothing."""
 
     def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
         """Return the specs with `attach` as far as this node supports it."""
@@ -145,7 +145,7 @@ class LateBinding:
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Wait until the container with exactly these shares may start.
 
-        Raise Refused if it may not, Unavailable if that is not known now.
+        Raise KubeError if it may not, or if that is not known now.
         """
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
@@ -157,7 +157,7 @@ class LateBinding:
         return frozenset()
 
     async def held(self) -> tuple[Holding, ...]:
-        """Return the shares that are bound for running pods, by the journal.
+        """Return the shares that the journal has as bound for running pods.
 
         Raise Unavailable if disk or runtime do not answer.
         """
@@ -176,7 +176,7 @@ class LateBinding:
         """Bind all promises of a pod: to the `edits` of their shares, else to their cards' nodes.
 
         `annotations` are the pod's. `holdings` are all that it holds; the kubelet is asked if they
-        are None or do not suffice. Raise KubeError if that fails.
+        are None or do not suffice. Raise KubeError if binding fails.
         """
 
     async def detach(self, container: ContainerId) -> None:
@@ -184,7 +184,7 @@ class LateBinding:
 
 
 class NoLateBinding(LateBinding):
-    """The choice to bind nothing late on a node; `why` is logged for resources that ask for it."""
+    """The choice to bind nothing late on a node, for the reason `why`, which is logged."""
 
     def __init__(self, why: str, early: EarlySettings | None = None) -> None:
         self._why = why
@@ -205,7 +205,7 @@ class NoLateBinding(LateBinding):
         self._early.offered(pools)
 
     async def promise(self, pool: Pool, grant: Grant) -> Grant:
-        """Return the grant unchanged but for its settings files."""
+        """Return the grant with settings files; nothing else changes."""
         return await self._early.give(pool, grant)
 
 

@@ -1,9 +1,10 @@
 """Runs pod networks beside the device plugin: socket of the shim, the shim itself, addresses.
 
-Opened by agent/compose where the command asks for networks. Several parts run beside each other.
-They serve the shim's calls, keep shim and CNI configuration on the host, and watch the node's pods.
-They repair sandboxes that were never announced, check cards that came back, and remove attachments
-without a sandbox. They set share limits, and report when the node can give no addresses.
+agent/compose opens it where the agent's options ask for networks. Several parts run beside each
+other. They serve the shim's calls, keep shim and CNI configuration on the host, and watch the
+node's pods. They repair sandboxes whose ADD never came, check cards that came back, and remove
+attachments without a sandbox. They set share limits, and report when the node can give no
+addresses.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ class HostPlaces(HostPlugins):
     async def find(self) -> CniPlaces:
         """Ask the runtime for its CNI folders again, and return them.
 
-        While it is away, its last answer counts; without one, the usual folders that exist. Raise
-        Refused if there are none.
+        While it gives no answer, its last one counts; without one, its configuration files or usual
+        folders. Raise Refused if there are none.
         """
         try:
             runtime = await read_runtime(self._runtime)
@@ -137,7 +138,7 @@ class CniWiring:
     def decide(self, files: tuple[ConfFile, ...], binaries: Collection[str]) -> ConfPlan:
         """Return the planned changes of the CNI folder, and apply their wiring to later calls.
 
-        Raise Refused where the configuration cannot be chained.
+        Raise Refused where nothing can be chained there, or two meta-plugins claim the pods.
         """
         self._context.wiring, self._readers = Wiring.NONE, {}
         conf_plan = proven(plan(files), files, binaries)
@@ -159,7 +160,7 @@ class CniWiring:
         return files
 
     def unread(self, pod: PodState) -> Refused | None:
-        """Return why a pod gets no networks by an annotation: no meta-plugin reads it.
+        """Return why a pod's annotation gives it no networks: no meta-plugin reads it.
 
         Return None if all of its annotations are read, or if the node has no meta-plugin.
         """
@@ -169,8 +170,8 @@ class CniWiring:
         """Return whether kube-rdma has to make one of the networks that a pod asks for.
 
         Behind a meta-plugin these are the networks of kube-rdma's own CNI type: for all others the
-        meta-plugin calls other plugins. Raise Refused where nobody reads the pod's annotation, and
-        where the agent may not read the networks.
+        meta-plugin calls other plugins. Raise KubeError where nobody reads the pod's annotation, or
+        the networks cannot be read.
         """
         from kube_rdma.attach.documents import cni_conf, networks, pod_networks
 
@@ -211,7 +212,7 @@ class NetworkSite(Frozen):
 
 
 def host_links(names: Sequence[str] | None) -> tuple[model.SeenLink, ...]:
-    """Return the node's network interfaces: those of these names, or (None) all."""
+    """Return the node's network interfaces with these names, or (None) all."""
     with rtnl_read.open_rtnl() as netlink:
         if names is None:
             return rtnl_read.seen_links(netlink)
@@ -255,8 +256,8 @@ class NodeSources(Frozen):
 class NodeNetworks:
     """The service that gives pods of one node their networks.
 
-    ``await NodeNetworks(...).run(late)``. Its Events go to the table `events`, which another part
-    of the process writes.
+    It is run by ``await NodeNetworks(...).run(late)``. Its Events go to the table `events`, which
+    another part of the process writes.
     """
 
     def __init__(
@@ -298,7 +299,7 @@ class NodeNetworks:
         return self._sources.stopwatch
 
     def attachments(self) -> Iterable[model.Attachment]:
-        """Return all attachments of this node's pods in the journal."""
+        """Return all attachments of this node's pods in the journal; none until it is open."""
         return self._attachments.by_key.values() if self._attachments else ()
 
     def cards(self) -> frozenset[CardId] | None:
@@ -311,7 +312,7 @@ class NodeNetworks:
         return frozenset(attached_cards(self._attachments.by_key.values()))
 
     def returned(self, card: CardId) -> None:
-        """Check the pods of a card that was unhealthy or missing and is usable again."""
+        """Request a check of the pods of a card that is usable again after it was not."""
         if self._returned:
             self._returned.returned(card)
 
@@ -337,7 +338,6 @@ class NodeNetworks:
     def unsettled(self) -> tuple[str, ...]:
         """Return a sentence on why it is not certain yet who calls the agent for pods; or none.
 
-        So it is until the cluster's network is installed, and while a folder cannot be written to.
         A configuration that is refused has no sentence: only a person can mend it, so nothing
         should wait for it.
         """
@@ -547,10 +547,10 @@ async def tell_trouble(
     tell: Callable[[str, str, bool], None],
     seconds: float,
 ) -> None:
-    """Report when the node has no addresses to give, and when it has again, until cancelled.
+    """Report when the node can give no addresses or has lost some, and when that is over.
 
-    CNI has STATUS for it, but an error there makes the node NotReady, also for pods that ask for no
-    network. The first check comes late: a node that starts has no right to give addresses yet.
+    CNI has STATUS for it, but an error there can make the node NotReady, also for pods that ask for
+    no network. The first check comes late: a node that starts has no right to give addresses yet.
     """
     notices = Notices()
     while True:

@@ -56,7 +56,7 @@ ModeWarnings = Callable[[PodState, PoolSpec], Awaitable[Sequence[str]]]
 
 
 class NodeContext(Struct):
-    """State that the pod networks of one node share: its owners write it, all others read it."""
+    """The shared state of one node's pod networks: its owners write it, all others read it."""
 
     pools: Mapping[str, Pool] | None = None  # offered, by resource; None until the first look
     withdrawn: Sequence[str] = ()  # resources that are offered no more while pods hold their shares
@@ -65,7 +65,7 @@ class NodeContext(Struct):
 
 
 async def no_mode_warnings(_: PodState, __: PoolSpec) -> Sequence[str]:
-    """Return no warnings: the default where no function judges modes."""
+    """Return no warnings, whatever the pod and the pool."""
     return ()
 
 
@@ -91,14 +91,14 @@ class NodeViewDependencies(Frozen):
     watched: Callable[[], Mapping[model.PoolName, model.IPPool] | None] = lambda: None
     # the node's routes over links; blocks
     ways: Callable[[Sequence[attachment.SeenLink]], tuple[attachment.LinkWays, ...]] = lambda _: ()
-    # the GID tables without room for so many addresses more, by device; blocks
+    # given how many addresses each device gets, the GID tables that may be too full; blocks
     gids: Callable[[Mapping[str, int]], tuple[attachment.GidTable, ...]] = crowded
     rail: Callable[[CardId], int | None] = lambda _: None  # number of a card's rail
     # is called with the interfaces that networks made for a pod
     attached: Callable[[PodName, Sequence[attachment.AttachedInterface]], Awaitable[None]] = (
         _not_reported
     )
-    # records an Event about a pod: reason, sentence, is it a warning
+    # records an Event about a pod: reason, sentence, whether it is a warning
     warn: Callable[[PodState, str, str, bool], None] = lambda *_: None
     # sentences about what in a pod does not suit the mode of a pool; raises KubeError
     mode_warnings: ModeWarnings = no_mode_warnings
@@ -128,7 +128,7 @@ class NodeView:
         """Write settings files for a pod without networks whose containers hold shares by claims.
 
         Return what the pod's containers hold; nothing if no claim of the namespace is prepared on
-        this node. Raise KubeError if what they hold cannot be read.
+        this node. Raise KubeError if that fails.
         """
         if not self.has_claims(sandbox.pod):
             return ()
@@ -148,7 +148,7 @@ class NodeView:
         await self._asked.kubelet.claims.settle(made)
 
     async def ended(self, sandbox: ContainerId) -> None:
-        """Remove the settings files of a sandbox's containers."""
+        """Remove a sandbox's settings files; forget its pod's interfaces if it was the last."""
         await self._asked.kubelet.claims.detach(sandbox)
 
     async def claimed(self, pod: PodName) -> tuple[ClaimDevice, ...]:
@@ -163,8 +163,8 @@ class NodeView:
     ) -> NetworkDefinition | None:
         """Return a network's document, None if there is none; create its IPPool if missing.
 
-        `resource` is what the network is for where its document does not say so. Raise Refused with
-        the faults of the document.
+        `resource` is the network's resource where the document names none. Raise Refused with the
+        faults of the document, and as `bring` does.
         """
         document = await self._networks.read(namespace, name)
         if document is None:
@@ -185,7 +185,7 @@ class NodeView:
         """Return the network in the node's CNI configuration of this name; None without one.
 
         `namespace` is that of the pod. Create the network's IPPool if missing; raise Refused for
-        faults of the configuration.
+        faults of the configuration, and as `bring` does.
         """
         from kube_rdma.attach.documents import cni_conf
 
@@ -201,20 +201,20 @@ class NodeView:
         return cni_conf.text_of(await asyncio.to_thread(self._asked.confs), name)
 
     async def configurations(self) -> tuple[str, ...]:
-        """Return the names of the node's CNI configurations."""
+        """Return the names of the node's CNI configurations that pods may name."""
         from kube_rdma.attach.documents import cni_conf
 
         return cni_conf.names(await asyncio.to_thread(self._asked.confs))
 
     async def holdings(self, pod: PodName) -> tuple[Holding, ...]:
-        """Return the shares that the pod's containers hold, by the kubelet and by claims.
+        """Return the shares that the pod's containers hold, from the kubelet and from claims.
 
-        Raise Unavailable if the kubelet does not answer, or the API server about the claims.
+        Raise KubeError if the kubelet does not answer, or the API server about the claims.
         """
         return await self._asked.kubelet.holdings_of(pod)
 
     def granted(self, holdings: Sequence[Holding]) -> tuple[attachment.GrantedShare, ...]:
-        """Return the shares of kube-rdma among the holdings; those by claims come last.
+        """Return the shares of kube-rdma among the holdings; shares of claims come last.
 
         Raise Unavailable for one that cannot be looked up now: without it a network would be
         attached to another card, or without its RDMA device. Shares of other plugins are left out.
@@ -263,10 +263,10 @@ class NodeView:
         granted: Sequence[attachment.GrantedShare] = (),
         before: Callable[[], None] = lambda: None,
     ) -> attachment.HostNetwork:
-        """Return the node's links now, as far as these networks need them (None: all), and RDMA.
+        """Return the node's links now, as far as these entries need them (None: all).
 
-        RDMA devices are those of the last survey where it agrees with these links, else of a new
-        one. `before` is done in the same thread, which is one wait for both; raise what it raises.
+        RDMA devices are of the last survey where it agrees with these links, else of a new one.
+        `before` is called first, in the same thread; raise what it raises.
         """
         host = await asyncio.to_thread(self._host, entries, granted, before)
         if not any(entry.network.rails for entry in entries or ()):
@@ -302,7 +302,7 @@ class NodeView:
     async def settings(self, functions: Sequence[FunctionPlace]) -> FunctionReports:
         """Return the present settings of these virtual functions.
 
-        Their physical functions alone are asked: one answer has all of its virtual ones.
+        Only their physical functions are asked: each answers for all of its virtual ones.
         """
         return await asyncio.to_thread(self._asked.functions, functions) if functions else ()
 
@@ -345,7 +345,7 @@ class NodeView:
     async def ip_pools(self) -> Collection[model.IPPool]:
         """Return all readable IPPools as they are now.
 
-        Raise Unavailable if there is no watch and the API server does not answer.
+        Raise KubeError if there is no watch and the API server does not list them.
         """
         if (watched := self._asked.watched()) is not None:
             return watched.values()
@@ -355,9 +355,9 @@ class NodeView:
     async def tell(
         self, pod: PodState, interfaces: Sequence[attachment.AttachedInterface], call: Call
     ) -> None:
-        """Write the pod's status annotations, the cluster's network first.
+        """Write the pod's status annotations; the cluster's network comes first.
 
-        Then pass the interfaces to the pod's claims, and warn if the pool's mode does not suit it.
+        Then pass the interfaces to the pod's claims, and call `warn_of_mode`.
         """
         await self._networks.tell(pod, network_status.statuses(pod, interfaces, call))
         await self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
@@ -371,7 +371,7 @@ class NodeView:
     ) -> None:
         """Write kube-rdma's own annotation, and keep its entries about the interfaces `others`.
 
-        Then pass the interfaces to the pod's claims, and warn if the pool's mode does not suit it.
+        Then pass the interfaces to the pod's claims, and call `warn_of_mode`.
         """
         key = network_status.OWN_ANNOTATION
         text = network_status.own_status(interfaces, dict(pod.annotations).get(key, ""), others)
@@ -382,7 +382,7 @@ class NodeView:
     async def warn_of_mode(self, pod: PodState) -> None:
         """Record a warning for a pod that does not suit the mode of VKE's pool on this node.
 
-        The pod is read only where the node has such a mode.
+        The pod is read only where the pool's mode does not suit all pods.
         """
         modes = (*USUAL.without_vepfs, *USUAL.without_gpus)
         pool = (self._asked.context.pools or {}).get(USUAL.counted)
@@ -408,8 +408,9 @@ class NodeView:
         """Create the IPPool that a document brings along, if it is missing.
 
         Raise Refused if it is too large for an agent to make. Raise it too if a pool of this name
-        gives other addresses, unless its annotations say that it was edited or imported. Otherwise
-        any node could give pods of others wrong addresses, as its token may create pools.
+        has another network, ranges or excludes, unless its annotations say that it was edited or
+        imported. Otherwise any node could give pods of others wrong addresses, as its token may
+        create pools.
         """
         if ipam.pool is None:
             return
@@ -438,7 +439,7 @@ class NodeView:
         self._made.add(pool.name)
 
     async def _compare(self, pool: model.IPPool) -> None:
-        """Raise Refused if the stored pool of this name differs from the document's.
+        """Raise Refused if the stored pool has other addresses than the document's.
 
         Pools that are annotated as edited or imported may differ. Raise Unavailable if the pool was
         just deleted.

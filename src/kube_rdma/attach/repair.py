@@ -67,7 +67,7 @@ class RepairDependencies(Frozen):
     """Everything that the rounds of repair depend on."""
 
     networks: SandboxNetworks
-    listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]  # of the runtime; raises Unavailable
+    listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]  # lists sandboxes; raises Unavailable
     # path of a sandbox's network namespace; raises Unavailable
     netns: Callable[[ContainerId], Awaitable[str]]
     # the node's pods that ask for networks of kube-rdma, none while the agent is not called
@@ -76,9 +76,9 @@ class RepairDependencies(Frozen):
     # Unavailable. A pod that was annotated later has missed nothing, and is not evicted for it.
     owed: Callable[[PodSandbox, PodState], bool]
     context: NodeContext
-    # asks the controller to end a pod, with the reason, or (None) no more; raises KubeError
+    # requests a pod's eviction with the reason, or (None) withdraws that; raises KubeError
     restart: Restart
-    # records an Event about a pod: reason, sentence, is it a warning
+    # records an Event about a pod: reason, sentence, whether it is a warning
     tell: Callable[[PodState, str, str, bool], None]
     # returns why a pod cannot have what it asks for on this node
     refused: Callable[[PodState], Refused | None] = lambda _: None
@@ -237,8 +237,8 @@ def _gone(attachments: tuple[Attachment, ...]) -> frozenset[ContainerId]:
 class ReturnedCards:
     """A check of attachments for cards that came back to this node.
 
-    `attachments` are the journal's now. `lost` returns the plans of an attachment without an
-    interface in the namespace, and raises KubeError; `tell` records an Event: pod, reason, note.
+    `attachments` returns the journal's. `lost` returns the plans whose interfaces are missing in a
+    namespace, and raises KubeError; `tell` records an Event: pod, reason, note.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class ReturnedCards:
         self._news = asyncio.Event()
 
     def returned(self, card: CardId) -> None:
-        """Check the pods of a card that was unhealthy or missing and is usable again."""
+        """Request a check of the pods of a card that is usable again after it was not."""
         self._returned.add(card)
         self._news.set()
 
@@ -291,7 +291,7 @@ class PodWatchDependencies(Frozen):
     node: str
     state: Path  # the agent's folder on the host's disk
     context: NodeContext
-    # records an Event about a pod: reason, sentence, is it a warning
+    # records an Event about a pod: reason, sentence, whether it is a warning
     tell: Callable[[PodState, str, str, bool], None]
 
 
@@ -334,14 +334,14 @@ class NodePodWatch:
         self._chained.clear()
 
     def owed(self, sandbox: PodSandbox, pod: PodState) -> bool:
-        """Return whether a sandbox should have got networks when it was made; reads the disk."""
+        """Return whether a sandbox should have got networks when it was made, by files on disk."""
         asking_since = self._list.since(PodName(pod.namespace, pod.name))
         return rules.is_owed(sandbox, pod, asking_since, self._chained.since())
 
     async def follow(self, wake: Callable[[], None]) -> None:
         """Watch until cancelled; call `wake` when a pod that asks has begun to run.
 
-        The list on the disk is kept until all pods have been listed once.
+        The list on the disk stays unchanged until all pods have been listed once.
         """
         self._asking.clear()  # of an earlier watch: some may be gone
         self._on_host.clear()

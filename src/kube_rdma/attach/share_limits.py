@@ -63,8 +63,8 @@ class ShareLimits:
     ) -> tuple[str, ...]:
         """Limit a pod to what its shares allow; return devices that the kernel does not count.
 
-        `used` are devices of its interfaces. Raise KubeError if the kernel does not take the limits
-        or does not keep them.
+        `used` are devices of its interfaces. Raise KubeError if the limits cannot be set, or the
+        kernel does not keep them.
         """
         limits = self.by_resource
         if not any(share.resource in limits for share in granted):
@@ -92,7 +92,7 @@ class ShareLimits:
     def uses(self, pods: Mapping[str, PodName]) -> tuple[PodDeviceUse, ...]:
         """Return how many RDMA objects these pods (by uid) use, of devices with limits.
 
-        It blocks. A pod whose group has ended has nothing.
+        It blocks. A pod whose control group cannot be read is left out.
         """
         groups = self._groups
         if groups is None or not self.by_resource:
@@ -110,7 +110,7 @@ class ShareLimits:
         return tuple(uses)
 
     async def _written(self, uid: str, wanted: Sequence[DeviceLimits]) -> tuple[str, ...]:
-        """Set these limits for a pod; return those devices that the kernel does not count."""
+        """Set these limits for a pod; return the devices that the kernel does not count."""
         if self._groups is None:
             raise Refused(
                 "the agent cannot hold pods to rdmaLimits, for it does not see the node's control "
@@ -148,7 +148,7 @@ class RoundDependencies(Frozen):
     """Everything that the rounds of limits depend on."""
 
     limits: ShareLimits
-    listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]  # of the runtime; raises Unavailable
+    listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]  # lists sandboxes; raises Unavailable
     # what all pods hold, None while the kubelet does not say
     holdings: Callable[[], Awaitable[tuple[Holding, ...] | None]]
     # looks shares up; raises Unavailable
@@ -221,7 +221,7 @@ class ShareLimitRounds:
         """Set the limits of the pods that use a claim; raise KubeError if that fails.
 
         If some of them have a control group, the others are skipped. They have not begun, as the
-        kubelet makes a pod's group before it asks for its claims.
+        kubelet makes a pod's group before it asks for its claims (kubelet.go, SyncPod).
         """
         holdings = reported(await self._needs.holdings())
         users = [user for user in claim.users if user.resource == "pods"]
@@ -232,7 +232,7 @@ class ShareLimitRounds:
     async def _hold(self, pod: PodName, uid: str, holdings: Sequence[Holding]) -> None:
         """Set the limits of one pod for all that it holds; raise KubeError if that fails.
 
-        What cannot be lifted ends with the pod; a node that cannot limit has nothing to lift.
+        A failure to remove limits of an earlier policy is ignored: they end with the pod.
         """
         limits = self._needs.limits
         mine = [one for one in holdings if PodName(one.namespace, one.pod) == pod]

@@ -13,7 +13,7 @@ from kube_rdma.model.attach import steps
 
 
 def describe(step: steps.Step | steps.Undo) -> str:
-    """Return a short sentence without its stop: ``give net1 the address 10.0.0.7/24``."""
+    """Return a short sentence without a full stop: ``give net1 the address 10.0.0.7/24``."""
     return TEXTS[type(step)](step)
 
 

@@ -2,8 +2,8 @@
 
 The annotation k8s.volcengine.com/pod-networks names networks by the node's configurations. A
 configuration means what it means in a NetworkAttachmentDefinition (network_definition). It may also
-have Cello's block ``meta``, which says its resource, and whether its addresses are those of the
-card. A call brings its network's document and what the caller put into it.
+have Cello's block ``meta``, which says its resource, and whether its addresses are the card's. A
+call brings its network's document and what the caller put into it.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _EMPTY = BeforeValidator(lambda value: None if value == "" else value)  # as in 
 
 
 class Meta(Typed):
-    """The block that Cello's meta plugin reads before it calls the plugins."""
+    """The block `meta` of a CNI configuration, which Cello's meta plugin reads."""
 
     resource_name: Annotated[Resource | None, _EMPTY] = None
     ip_ranges_source: Annotated[Literal["netDeviceSelf", "netDeviceSubnet"] | None, _EMPTY] = None
 
 
 class _Conf(Typed):
-    """The block `meta` of a CNI configuration, which is not for its plugins."""
+    """A CNI configuration, of which only the block `meta` is read: it is not for plugins."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -62,7 +62,7 @@ class _Conf(Typed):
 
 
 def names(files: Iterable[ConfFile]) -> tuple[str, ...]:
-    """Return the names of all CNI configurations, in the order of their files."""
+    """Return the names in readable CNI configurations, in the order of the files' names."""
     return tuple(name for name, _ in _named(files))
 
 
@@ -108,7 +108,7 @@ def load(namespace: str, name: str, text: bytes) -> NetworkDefinition:
 def built_in(namespace: str, *, pool: bool) -> NetworkDefinition:
     """Return the network that needs no configuration: a share's card, used as its mode says.
 
-    `pool`: an IPPool of this name exists. Without a range for the card's rail in it, a card that
+    `pool`: an IPPool named `rdma` exists. Without a range for the card's rail in it, a card that
     moves brings its own addresses (attach/rules/addresses). Any other interface for RoCE needs an
     address of its entry, or is refused.
     """
@@ -248,7 +248,7 @@ def device_info_file(call: Call) -> str:
 
 
 def ipam_plugin(call: Call) -> str:
-    """Return the IPAM plugin of others that a configuration names; empty for none."""
+    """Return the IPAM plugin of others that a call's configuration names; empty for none."""
     return ip_conf.foreign(read(call.config, f"network {call.network}"))
 
 
@@ -266,7 +266,7 @@ def network_name(config: bytes) -> str:
 
 
 def resource(config: bytes) -> str | None:
-    """Return the resource in a configuration's block ``meta``, which Cello reads."""
+    """Return the resource in a configuration's block ``meta`` (Cello's); None without one."""
     meta = _object(config).get("meta")
     return _text(meta.get("resourceName")) or None if isinstance(meta, dict) else None
 
@@ -277,10 +277,10 @@ def is_built_in(config: bytes) -> bool:
 
 
 def blocks(text: str) -> tuple[PodNetworksBlock, ...]:
-    """Return the calls that Cello makes for an annotation of blocks, in its order.
+    """Return the blocks of a pod-networks annotation as Cello calls for them, in its order.
 
-    It makes none for what it does not understand. The cluster's own network is at place 0, whether
-    a block names it or not.
+    Return nothing for a text that is no list. The cluster's own network is at place 0, whether a
+    block names it or not.
     """
     try:
         listed = decoded(text)

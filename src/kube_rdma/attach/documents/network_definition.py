@@ -2,9 +2,9 @@
 
 Manifests that were written for Multus with macvlan, ipvlan, ipoib, host-device, sriov, ib-sriov,
 tuning, sbr and rdma work as they are. kube-rdma reads these configurations and does the same. Where
-it cannot, and for all other plugins, their binaries are called (attach/rules/foreign_plugins). So
-are those of IPAM plugins that ip_conf does not read. An unknown key is ignored by those plugins,
-and here with a warning.
+it cannot, and for all other plugins, their binaries are called (attach/rules/foreign_plugins), as
+are IPAM plugins that ip_conf does not read. An unknown key is ignored by these plugins, and here
+with a warning.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Rate: TypeAlias = Annotated[int, Field(ge=0, le=0xFFFFFFFF)]  # a u32 of struct 
 
 
 class Plugin(GoTyped):
-    """One plugin of a configuration."""
+    """The configuration of one CNI plugin."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -69,12 +69,12 @@ class Plugin(GoTyped):
 
     @property
     def plain(self) -> str:
-        """Return why only the plugin itself can make this network if it has no RDMA; else empty."""
+        """Return why only the plugin can make this network if it has no resource; else empty."""
         return ""
 
     @property
     def device(self) -> str | None:
-        """Return the interface, PCI address or MAC of the card that the configuration names."""
+        """Return the interface, PCI address or MAC of the card that is named; None if none is."""
         return None
 
     @property
@@ -92,7 +92,7 @@ class LinkPlugin(Plugin):
 
     @property
     def device(self) -> str | None:
-        """Return the node's interface on which the link is made."""
+        """Return the node's interface on which the link is made; None if none is named."""
         return self.master or None
 
     @property
@@ -102,7 +102,7 @@ class LinkPlugin(Plugin):
 
 
 class Macvlan(LinkPlugin):
-    """The plugin macvlan."""
+    """The configuration of the CNI plugin macvlan."""
 
     mode: Literal["bridge", "private", "vepa", "passthru"] = "bridge"
     mac: Mac | None = None
@@ -110,21 +110,18 @@ class Macvlan(LinkPlugin):
 
 
 class Ipvlan(LinkPlugin):
-    """The plugin ipvlan."""
+    """The configuration of the CNI plugin ipvlan."""
 
     mode: Literal["l2", "l3", "l3s"] = "l2"
 
     @property
     def plain(self) -> str:
-        """Return a reason if the mode hides links from neighbours, which RDMA has to find; else "".
-
-        Only mode l2 does not.
-        """
+        """Return a reason if the mode (not l2) hides the link from RDMA peers; else empty."""
         return "" if self.mode == "l2" else f"mode is {self.mode}"
 
 
 class Ipoib(LinkPlugin):
-    """The plugin ipoib: a child of an InfiniBand interface, perhaps in a partition of its own."""
+    """The CNI plugin ipoib: a child of an InfiniBand interface, perhaps in its own partition."""
 
     pkey: PKey | None = None
 
@@ -161,7 +158,7 @@ class HostDevice(Plugin):
 
     @property
     def device(self) -> str | None:
-        """Return the card's name from the first field that is set, as host-device does."""
+        """Return the card's name from the first field that is set; None if none is."""
         path = _PCI.findall(self.kernelpath)[-1:]
         names = (self.name_on_node, self.hwaddr, *path, self.pci_bus_id, self.device_id)
         return next((name for name in names if name), None)
@@ -179,7 +176,7 @@ class FunctionPlugin(Plugin):
 
     @property
     def device(self) -> str | None:
-        """Return the function's PCI address."""
+        """Return the function's PCI address; None if none is named."""
         return self.device_id
 
     @property
@@ -264,7 +261,7 @@ class IbSriov(FunctionPlugin):
 
     @property
     def function(self) -> FunctionSettings:
-        """Return the settings of the virtual function, without GUIDs, which the pod asks for."""
+        """Return the settings of the virtual function, without GUIDs."""
         return FunctionSettings(link_state=LinkState(self.link_state) if self.link_state else None)
 
     @property
@@ -329,7 +326,7 @@ class Tuning(TuningSettings):
 
     @property
     def settings(self) -> TuningSettings:
-        """Return the settings in effect: those of args.cni override those of the plugin."""
+        """Return the settings in effect: args.cni overrides the plugin's own."""
         argued = {name: value for name, value in self.args.cni if value is not None}
         own = {name: getattr(self, name) for name in TuningSettings.model_fields}
         sysctl = self.sysctl | self.args.cni.sysctl
@@ -369,7 +366,7 @@ RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 
 
 class NetworkDefinition(Frozen):
-    """The meaning of a NetworkAttachmentDefinition."""
+    """The meaning of a NetworkAttachmentDefinition or CNI configuration."""
 
     network: Network
     ipam: IpamConf = field(default_factory=IpamConf)  # which addresses to ask for
@@ -379,7 +376,7 @@ class NetworkDefinition(Frozen):
 def load(
     namespace: str, name: str, config: bytes, resource: str | None, host: bytes | None = None
 ) -> NetworkDefinition:
-    """Return the network of the object `namespace`/`name` with this spec.config.
+    """Return the network that a NetworkAttachmentDefinition with this spec.config describes.
 
     `host` is the node's own CNI configuration of that name, which an empty config stands for. Raise
     Refused with all faults of the configuration.
@@ -408,7 +405,7 @@ def load(
 
 
 def _plugins(document: Document) -> list[Section]:
-    """Return a document's plugins: those of a list, or the single one."""
+    """Return a document's plugins: all of a list, or the single one."""
     value = document.value
     if not isinstance(value, dict):
         raise no_fields(document, 'Write {"cniVersion": "1.0.0", "type": "macvlan"}')

@@ -1,11 +1,12 @@
-"""Writes the annotations with a pod's networks as they are: those of others, and kube-rdma's own.
+"""Writes the annotations with a pod's networks as they are: in others' forms, and kube-rdma's own.
 
-``k8s.v1.cni.cncf.io/network-status`` is written byte for byte as Multus does, because tools compare
-it. Objects are indented by four and joined by commas, empty fields are left out, and ``dns`` is
-always there. It is written whole, for whoever writes such an annotation replaces all of it. The
-cluster's network comes first, with one entry called default. kube-rdma's own annotation also has
-the RDMA device and GID of an interface, for applications and tools. A pod that asks in Cello's way
-gets ``k8s.volcengine.com/network-status`` in place of the first, as Cello's meta plugin writes it.
+``k8s.v1.cni.cncf.io/network-status`` is written as Multus writes it. Objects are indented by four
+and joined by commas, empty fields are left out, and ``dns`` is always there. It is written whole,
+as each writer of an annotation replaces all of it. The cluster's network comes first, one of its
+entries marked as default. kube-rdma's own annotation also has the RDMA device and GID of an
+interface, for applications and tools. A pod that asks in Cello's way gets
+``k8s.volcengine.com/network-status`` in place of Multus' annotation, as Cello's meta plugin writes
+it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Json: TypeAlias = dict[str, Any]
 def statuses(
     pod: PodState, interfaces: Sequence[AttachedInterface], call: Call
 ) -> tuple[tuple[str, str], ...]:
-    """Return keys and texts of the pod's status annotations: the usual one and kube-rdma's own."""
+    """Return keys and texts of status annotations: Multus' or Cello's, and kube-rdma's own."""
     annotations = dict(pod.annotations)
     own = (OWN_ANNOTATION, own_status(interfaces))
     if annotations.get(_POD_NETWORKS, "").strip():
@@ -94,7 +95,7 @@ def own_status(
 
 
 def address_uses(pod: str, text: str) -> Iterator[AddressUse]:
-    """Yield the addresses in a pod's status annotation, without those of the cluster's network."""
+    """Yield the addresses in a pod's status annotation, except the cluster network's."""
     clusters = _clusters(text)
     for entry in (one for one in _entries(text) if one not in clusters):
         addresses = entry.get("ips")
@@ -178,11 +179,11 @@ def _multus_entry(name: str, dns: Dns | None, last: Json, **facts: object) -> Js
 
 
 def _of_cluster(name: str, result: CniResult) -> list[Json]:
-    """Return the status entries of the cluster's network, one for each link in the pod.
+    """Return the status entries of the cluster's network: one for each link in the pod, else one.
 
-    The client library of these annotations does so (CreateNetworkStatuses). The default one is that
-    with the first gateway, or else the first. Addresses of no link belong to the last; where there
-    is one link, all belong to it.
+    The client library of these annotations does so (CreateNetworkStatuses). The default one is the
+    link with the first gateway, or else the first. Addresses of no link belong to the last link;
+    where there is one link, all belong to it.
     """
     inside = [(at, link) for at, link in enumerate(result.links) if link.sandbox]
     if not inside:

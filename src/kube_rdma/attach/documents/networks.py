@@ -2,10 +2,10 @@
 
 It has two forms: names with commas (``ns/net@ifname, other``), and a JSON list of objects. Both
 become one Document, so that both are checked by the same rules and every fault has its place. Form
-and meaning are those of the Network Plumbing Working Group's specification, version 1.3, and of
-Multus. What only other plugins can do with an entry is kept for them; attach/rules/requests refuses
-it for networks of kube-rdma. Programs in Go write such lists too (lib/text/typed.GoTyped). They
-ignore an unknown key. So does this reader, with a warning, unless it is nearly the name of a field.
+and meaning follow the Network Plumbing Working Group's specification, version 1.3, and Multus. What
+only other plugins can do with an entry is kept for them; attach/rules/requests refuses it for
+networks of kube-rdma. Programs in Go write such lists too (lib/text/typed.GoTyped). They ignore an
+unknown key. So does this reader, with a warning; it refuses a key that is nearly a field's name.
 
 A list becomes a Document with one field, so that a fault reads like ``networks[2].ips[0]``. In
 attach/documents/pod_networks it is the same.
@@ -34,16 +34,16 @@ from kube_rdma.model.ipam import InterfaceName
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 
 MOST = 128
-"""Networks of a pod: each has a routing table of its own from 101 on, the kernel's begin at 253."""
+"""The most networks of a pod: each has a routing table from 101 on, the kernel's begin at 253."""
 
 LONGEST = 64 << 10
-"""Bytes of an annotation that asks for networks, 512 for each; the API server takes 256 KiB."""
+"""The most bytes of a networks annotation, 512 for each network; the API server takes 256 KiB."""
 
 MOST_VALUES = 1280
-"""Values in it, 10 for each network: each costs some microseconds, at every try of the kubelet."""
+"""The most values in the annotation, 10 for each network: each costs microseconds at every ADD."""
 
 MOST_LISTED = 256
-"""Addresses and ports in it, two for each network: each costs 20 microseconds."""
+"""The most entries in its lists (addresses, ports), two for each network: each costs 20 µs."""
 
 _IN_BRACKETS = (",", "[", "{")  # what values follow in JSON
 _IN_LINES = (*_IN_BRACKETS, "\n", "- ", "? ")  # and in YAML without brackets
@@ -57,7 +57,7 @@ _OCTET = "[0-9a-fA-F]{2}"
 _HARDWARE = re.compile(f"{_OCTET}(-{_OCTET})*|{_OCTET * 2}([.]{_OCTET * 2})*")
 _MOST_GUESSED = 16  # different keys that are compared with those that could be meant
 _NEVER_READ = {"ipRequest": "ips", "macRequest": "mac"}
-"""Keys that look as if they meant something: Multus has passed over them from its first days."""
+"""Keys that look as if they meant something and name no field, each with the field to write."""
 
 
 def with_colons(text: str) -> str:
@@ -212,7 +212,7 @@ def load(text: str, namespace: str, source: str = ANNOTATION) -> AnnotationAsks:
 
 
 class _Entries(Document):
-    """A document of a list in a field whose name is shown as it is, with dashes."""
+    """A document with one list, in a field whose name messages show unquoted, even with dashes."""
 
     field: str
 
@@ -244,7 +244,7 @@ def entries(text: str, source: str, field: str) -> Document:
 
 
 def _refuse_long(text: str, source: str) -> None:
-    """Raise Refused for a text that is too long, before it costs anything to read."""
+    """Raise Refused for a text with too many bytes or values, before it is read."""
     if (size := len(text.encode())) > LONGEST:
         problem = f"the annotation has {size} bytes, of which {LONGEST} are read"
         raise Refused(problem, remedy="Say less in each network", where=source)
@@ -284,7 +284,7 @@ class _Strays:
         self._guessed = 0
 
     def has(self, key: str, model: type[BaseModel], names: Sequence[str]) -> bool:
-        """Return whether a key is a stray: it names no field of the model, nor nearly one."""
+        """Return whether a key is a stray, which names no field of the model, nor nearly one."""
         if (model, key) not in self._judged:
             is_meant = key in names and key not in _NEVER_READ
             if not is_meant and key not in _NEVER_READ:

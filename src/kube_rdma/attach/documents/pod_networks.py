@@ -1,10 +1,10 @@
 """Reads the annotation ``k8s.volcengine.com/pod-networks``: the second way to ask for networks.
 
-It is a JSON list, one block for each card that the pod asks for. Form and meaning are those of
+It is a JSON list, one block for each card that the pod asks for. Form and meaning are as in
 Cello, the network plugin of Volcengine's VKE (volcengine/cello, pkg/cni/plugins/meta). A block
 names a CNI configuration of the node, or else what attach/annotated_networks finds. The cluster's
 own network stands in front of the list, so the first block is eth1. What only the provider's own
-cloud can do is refused by entry.
+cloud can do is refused.
 """
 
 from __future__ import annotations
@@ -67,21 +67,21 @@ Gateway: TypeAlias = Annotated[
 
 
 class CniConf(GoTyped):
-    """A block's network: the `name` inside of a CNI configuration."""
+    """The network of a pod-networks block: the `name` inside of a CNI configuration."""
 
     name: ConfName = Field(examples=["rdma"])
     from_: Local = Field("", alias="from")
 
 
 class CelloOptions(GoTyped):
-    """A block's options that Cello passes to the provider's cloud."""
+    """Options of a pod-networks block for the provider's cloud."""
 
     trunk_mac: str = ""
     vlan_id: str = Field("", alias="vlanID")
 
 
 class DeviceConf(GoTyped):
-    """A block's settings of the interface in the pod."""
+    """Settings of a pod-networks block for the interface in the pod."""
 
     options: CelloOptions = CelloOptions.model_construct()
     ips: Many[AskedIp] = ()
@@ -90,21 +90,21 @@ class DeviceConf(GoTyped):
 
 
 class ExtraRoute(GoTyped):
-    """A block's further route; without `gw` it uses the gateway of the interface's address."""
+    """A route in a pod-networks block; without `gw` it uses the interface's gateway, if any."""
 
     dst: Destination = Field(examples=["10.0.0.0/8"])
     gw: Gateway = None
 
 
 class Routes(GoTyped):
-    """A block's routes over its interface."""
+    """The routes of a pod-networks block over its interface."""
 
     extra_routes: Many[ExtraRoute] = ()
     default: bool = False  # the pod's default route leads through this interface
 
 
 class Traffic(GoTyped):
-    """A block's settings of traffic, with its routes."""
+    """Settings of a pod-networks block for traffic, with its routes."""
 
     routes: Routes = Routes.model_construct()
 
@@ -170,17 +170,17 @@ class DefinedEntry(GoTyped):
 
 
 class Definitions(Typed):
-    """The annotation that defines a pod's networks, in which others write."""
+    """The annotation that defines a pod's networks, which other programs write."""
 
     entries: Many[DefinedEntry] = Field(alias="pod-networks-definition")
 
 
 def load(text: str, definition: str, namespace: str, cluster: str) -> AnnotationAsks:
-    """Return the networks that a pod in `namespace` asks for by blocks; none for a blank text.
+    """Return the networks of pod-networks blocks of a pod in `namespace`; none for a blank text.
 
-    `definition` is the other annotation, empty where there is none; `cluster` is the name of the
-    cluster's own CNI configuration. Raise Refused with all faults, Unavailable while definition and
-    annotation do not agree: whoever writes them has not finished.
+    `definition` is the annotation pod-networks-definition, which may be empty; `cluster` is the
+    name of the cluster's own CNI configuration. Raise Refused with all faults, Unavailable while
+    definition and annotation do not agree: whoever writes them has not finished.
     """
     wanted = None
     if definition.strip():
@@ -201,7 +201,7 @@ def load(text: str, definition: str, namespace: str, cluster: str) -> Annotation
 
 
 def blocks(text: str, namespace: str) -> tuple[NetworkAsk, ...]:
-    """Return the networks of a list of blocks before the pod's node is known.
+    """Return the networks of pod-networks blocks before the pod's node is known.
 
     The entry of the cluster's own network is passed over, whatever its name. Raise Refused with all
     faults.
@@ -276,7 +276,7 @@ def _masters(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
 
 
 def _defaults(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
-    """Yield a fault for each block with a default route but the first."""
+    """Yield a fault for each block that asks for a default route after another one has."""
     asking = [number for number, entry in enumerate(networks) if entry.traffic.routes.default]
     for number in asking[1:]:
         problem = f"{_FIELD}[{asking[0]}] has the default route already"

@@ -1,10 +1,10 @@
 """Decides which addresses an interface gets: of a pool, of its card, or by another IPAM plugin.
 
-attach/rules/procedure calls it between placement and plan. An interface gets only those of a pool's
-routes whose gateway it can reach. A card brings along the addresses that it has on the node, where
-its network says so. An IPAM plugin gets the configuration that the main plugin of its network would
-have had (CNI specification 1.1.0, section 4). Its answer becomes what an IPPool would have given.
-It is asked when the link is up, so its call is a Step of the plan (plan.begun).
+attach/rules/procedure calls it between placement and plan. An interface gets the routes of a pool
+that it can use. A card brings along addresses that it has on the node, where its network says so.
+An IPAM plugin gets the configuration that the main plugin of its network would have had (CNI
+specification 1.1.0, section 4). Its answer becomes what an IPPool would have given. It is asked
+when the link is up, so its call is a Step of the plan (plan.begun).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kube_rdma.model.ipam import Address, AddressAllocation, InterfaceName, IPPo
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.reports import AddressPool
 
-_OLDEST = "0.3.1"  # before 0.3.0 an answer has another form, and CNI_ARGS were all that pods had
+_OLDEST = "0.3.1"  # before 0.3.0 an answer has another form
 _MAIN_TABLE = 254  # RT_TABLE_MAIN, linux/rtnetlink.h
 
 
@@ -70,10 +70,10 @@ def unpooled(entries: Iterable[MatchedEntry]) -> tuple[tuple[MatchedEntry, Addre
 def refuse_reserved(
     asked: Iterable[tuple[MatchedEntry, Address]], namespace: str, pools: Iterable[IPPool]
 ) -> None:
-    """Raise Refused for an address in a pool's subnet that other namespaces alone may use.
+    """Raise Refused for an address in a subnet of a pool that is for other namespaces.
 
-    The whole subnet counts, for its gateway is nobody's to take either. An address that is mapped
-    into IPv6 has the GID of the IPv4 one.
+    The whole subnet counts, for its gateway is nobody's to take either. An IPv4 address that is
+    mapped into IPv6 counts too, for both have one GID.
     """
     kept = [one for one in pools if one.namespaces and namespace not in one.namespaces]
     for entry, address in asked:
@@ -91,10 +91,10 @@ def refuse_reserved(
 def refuse_doubled(
     placed: Sequence[PodNic], attachments: Sequence[Attachment], reserved: Mapping[str, str]
 ) -> None:
-    """Raise Refused for a MAC or address from a claim that another pod has already.
+    """Raise Refused for a MAC or address of a claim's interface that another pod has already.
 
-    `attachments` are all others of this node, `reserved` has a sentence by key on who is about to
-    get it.
+    `attachments` are all others of this node. `reserved` says, for keys of `sole`, who is about
+    to get the value.
     """
     for nic in placed:
         for key, (field, value) in sole(nic).items():
@@ -108,10 +108,10 @@ def refuse_doubled(
 
 
 def sole(nic: PodNic) -> dict[str, tuple[str, str]]:
-    """Return the MAC and addresses that a claim gives, with fields and keys that show conflicts.
+    """Return a claim's MAC and fixed addresses, each with its field, by keys that show conflicts.
 
     No two interfaces of one network, or on one card, may have the same MAC or address. Addresses of
-    a pool are left out, for a pool gives each one once. Return nothing for entries without a claim.
+    pools and IPAM plugins are left out. Return nothing for entries without a claim.
     """
     ask, network = nic.entry.ask, nic.network
     if ask.held is None:
@@ -126,7 +126,7 @@ def sole(nic: PodNic) -> dict[str, tuple[str, str]]:
 
 
 def _had(plan: Plan) -> Iterator[str]:
-    """Yield the conflict keys, as of `sole`, of a plan's MACs and addresses."""
+    """Yield the keys of a plan's MACs and addresses, as `sole` makes them."""
     links = (one for one in plan.steps if isinstance(one, MakeLink | SetLink))
     macs = [one.mac.lower() for one in links if one.mac]
     for value in (*(str(one.address) for one in plan.addresses), *macs):
@@ -214,7 +214,7 @@ def with_default_routes(
 ) -> tuple[PodNic, ...]:
     """Return the NICs with the gateways for the default routes that entries ask for.
 
-    Raise Refused for an entry whose addresses have none.
+    Raise Refused for an entry whose addresses have no gateway.
     """
     by_interface = {one.interface: one for one in given}
     return tuple(_routed(nic, by_interface) if nic.entry.ask.default else nic for nic in nics)
@@ -223,7 +223,7 @@ def with_default_routes(
 def default_routes(
     networks: Iterable[Network], pools: Iterable[IPPool | AddressPool]
 ) -> Iterator[Finding]:
-    """Yield advice on networks and pools whose default route no pod gets without asking."""
+    """Yield advice on networks and pools whose default route a pod has to ask for."""
     problem = "Its default route is not in the main table of pods, which keep that of eth0"
     remedy = "For a pod whose traffic is to leave through it, write default-route into its entry"
     routed = [f"ippool/{pool.name}" for pool in pools if pool.routed]
@@ -260,7 +260,7 @@ def _refuse_bare(nic: PodNic) -> None:
 
 
 def _of_card(nic: PodNic) -> Iterator[InterfaceAddress]:
-    """Yield the first IPv4 and the first IPv6 address of the card, as Cello takes them."""
+    """Yield a card's first IPv4 and IPv6 address, where it brings them into the pod."""
     wanted = nic.network.card_addresses
     if wanted is CardAddresses.STAY:
         return
@@ -283,9 +283,9 @@ def _of_card(nic: PodNic) -> Iterator[InterfaceAddress]:
 
 
 def _routes_of_card(nic: PodNic, addresses: Sequence[InterfaceAddress]) -> Iterator[NetworkRoute]:
-    """Yield the node's routes that a card's addresses use, except default routes.
+    """Yield the node's routes over a card, except default routes and those to its own subnets.
 
-    A next hop that no subnet shows is on the link, as the node's own route to it says.
+    A next hop outside of all these subnets is reached on the link.
     """
     subnets = {subnet_of(one) for one in addresses}
     versions = {one.address.version for one in addresses}
@@ -299,8 +299,8 @@ def _gateway(address: InterfaceAddress, ways: LinkWays | None) -> Address | None
     """Return the gateway for a card's address, by the node's routes over the card; or a guess.
 
     Of several routes the one to the widest destination counts. The guess is the other address of a
-    /31 (RFC 3021), else the subnet's first one, as of host-local. It is None if that is the card's
-    own, or does not exist.
+    subnet of two, else the subnet's first one. It is None if that is the card's own, or does not
+    exist.
     """
     version = address.address.version
     hops = [r for r in (ways.own if ways else ()) if r.via and r.via.version == version]

@@ -38,8 +38,8 @@ NOBODY = ""  # the container of a share that no container names
 def claims_of(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[PreparedClaim, ...]:
     """Return the prepared claims of the pod.
 
-    Two may have one name, when the kubelet has yet to give the older one back. Then it is the one
-    that was reserved for this pod, else the later one.
+    Two may have one name, when the kubelet has yet to give the older one back. Then the claim that
+    was reserved for this pod counts, else the later one.
     """
     names = {claim for _, claim in pod.claims}
     mine: dict[str, PreparedClaim] = {}
@@ -153,7 +153,7 @@ _UNNAMED = InterfaceName("")
 
 
 def interfaces(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[ClaimDevice, ...]:
-    """Return the devices of the pod's claims for which it gets interfaces, in order."""
+    """Return the devices of the pod's claims for which it gets interfaces, in the pod's order."""
     by_name = {one.claim.name: one for one in claims_of(pod, prepared)}
     names = dict.fromkeys(name for _, name in pod.claims if name in by_name)
     shares = ((by_name[name].claim, share) for name in names for share in by_name[name].shares)
@@ -187,7 +187,7 @@ def refuse_uncalled(prepared: PreparedClaim, wiring: Wiring) -> None:
 def ask_of(device: ClaimDevice) -> NetworkAsk:
     """Return the network entry that a claim's device stands for, as if it were annotated.
 
-    An interface "" gets its number later.
+    An interface without a name gets one later.
     """
     wanted, share = device.share.parameters, device.share
     network = wanted.network or NetworkReference(_own_name(device))
@@ -207,7 +207,7 @@ def ask_of(device: ClaimDevice) -> NetworkAsk:
 
 
 def own_network(device: ClaimDevice) -> Network | None:
-    """Return the network that a claim's parameters describe; None if they name another."""
+    """Return the network that a claim's parameters describe; None if they refer to one by name."""
     wanted = device.share.parameters
     if wanted.network is not None:
         return None

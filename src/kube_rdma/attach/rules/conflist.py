@@ -161,7 +161,7 @@ def is_list(document: Document) -> bool:
 
 
 def plugins(document: Document) -> list[Any]:
-    """Return a configuration's plugins: those of a list, or the single one."""
+    """Return a configuration's plugins: all of a list, or the single one."""
     return list(document["plugins"]) if is_list(document) else [document]
 
 
@@ -182,7 +182,7 @@ def type_of(plugin: object) -> str:
 GUARDS: Mapping[str, str] = MappingProxyType({"cilium-cni": "Cilium"})
 
 ENOUGH = 2
-"""Writes undone at once that are no coincidence: one may be undone as the other product starts."""
+"""How many writes undone at once are no coincidence: one may be, as the other product starts."""
 
 
 def guard(document: Document) -> str:
@@ -247,7 +247,7 @@ def readers(foreign: Sequence[Network]) -> tuple[ConfiguredMetaPlugin, ...]:
     """Return the meta-plugins that are called for each pod, the outermost first.
 
     `foreign` are all files but kube-rdma's, of which the runtime takes the first. Raise Refused for
-    two of which only one can serve the pods.
+    two meta-plugins of which only one can serve the pods.
     """
     here, *others = foreign
     stacked: list[ConfiguredMetaPlugin] = []
@@ -306,7 +306,7 @@ def unread(pod: PodState, read: Mapping[str, str]) -> Refused | None:
 
 
 def rdma_conf() -> cni.ConfFile:
-    """Return the configuration by which Cello calls kube-rdma for blocks that name ``rdma``."""
+    """Return the configuration by which Cello calls kube-rdma for networks named ``rdma``."""
     document = {
         "cniVersion": "1.0.0",
         "name": RDMA,
@@ -455,7 +455,7 @@ def named_by_pods(
     """Return the files that pods may name as networks, and the names of skipped ones.
 
     kube-rdma's own `rdma` is left out of both, as the agent knows its content. VKE's component
-    leaves a file behind, which is skipped if its plugin is not among the `installed` ones. A pod
+    may leave a file behind, which is skipped if its plugin is not among the `installed` ones. A pod
     that named it could not start.
     """
     over = () if CELLO_RDMA in installed else left_by_vke(files)
@@ -466,7 +466,7 @@ def named_by_pods(
 def with_leftovers(made: cni.ConfPlan, over: Collection[str]) -> cni.ConfPlan:
     """Return the plan with a note for each file that named_by_pods skips, in `over`.
 
-    Cello passes over nothing: it calls the plugin that is gone, and the pod does not start.
+    Where Cello reads an annotation, the note says that pods which name its network fail.
     """
     if POD_NETWORKS not in dict(made.readers):
         why = f"for its plugin {CELLO_RDMA} is not there"
@@ -485,7 +485,7 @@ def name_of(files: tuple[cni.ConfFile, ...], default: str) -> str:
 
 
 def describe_plan(made: cni.ConfPlan) -> str:
-    """Return sentences on who calls kube-rdma by this plan."""
+    """Return sentences on who calls kube-rdma under this plan."""
     readers = (f"{product} reads {key}." for key, product in made.readers)
     notes = (f"{note}." for note in made.notes)
     return " ".join((_SENTENCES[made.wiring].format(made.default), *readers, *notes))
@@ -652,11 +652,11 @@ class Role(StrEnum):
 
 
 def role(call: cni.Call) -> Role:
-    """Return what a call is for; raise Refused where kube-rdma can do nothing.
+    """Return what a call is for; raise Refused for an ADD behind another plugin's interface.
 
     A meta-plugin's ADD has no previous result. With other verbs meta-plugins and the runtime both
-    pass one, so it shows nothing. An ADD for eth0 with one comes by an entry from before there was
-    a mark.
+    pass one, so it shows nothing. An ADD for eth0 with one comes from an entry of an older version,
+    which has no mark.
     """
     if call.plugin != cni.PLUGIN:
         return Role.ADDRESSES
@@ -697,7 +697,7 @@ def proven(
     """Return the plan with its missing plugins; a chain with one becomes a plan without kube-rdma.
 
     The agent may not see the folder of CNI binaries in which the runtime looks. `binaries` are the
-    names beside kube-rdma's.
+    names of those that it sees.
     """
     called = [document for file, document in networks(files) if file.name == made.default]
     types = dict.fromkeys(type_of(one) for document in called for one in plugins(document))

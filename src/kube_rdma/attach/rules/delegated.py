@@ -1,7 +1,7 @@
 """Places and answers one network of a pod at a time, as meta-plugins call for them.
 
-A meta-plugin such as Multus calls once for each network of its type. Many calls must come to what
-one for all of them would: the same cards, and a routing table for each interface.
+A meta-plugin such as Multus calls once for each network of its type. All calls together must have
+the outcome of one for all networks: the same cards, and a routing table for each interface.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def nic(
 ) -> attachment.PodNic:
     """Return the NIC for the network of one call, as if all networks were placed at once.
 
-    `before` are the pod's other interfaces. `table` is the caller's own choice of a routing table.
-    Raise Refused as placement.pod_nics does.
+    `before` are the plans of the pod's other interfaces, `table` is the caller's own choice of a
+    routing table. Raise Refused if shares, cards or links do not fit.
     """
     device, resource = entry.ask.device_id, entry.network.resource
     tied = [one for one in granted if resource in (None, one.resource)]
@@ -65,7 +65,7 @@ def without_rules(plan: attachment.Plan) -> attachment.Plan:
 def device_names(
     plan: attachment.Plan, granted: Sequence[attachment.GrantedShare]
 ) -> tuple[str, ...]:
-    """Return the RDMA devices of an interface that was attached earlier, by its plan."""
+    """Return the RDMA devices of an interface that was attached earlier, from its plan."""
     made = tuple(step.name for step in plan.steps if isinstance(step, MakeRdma))
     cards = (card for one in granted if one.held == plan.held for card in one.cards)
     devices = (device for card in cards if card.id == plan.card for device in card.devices)
@@ -73,10 +73,7 @@ def device_names(
 
 
 def result(plan: attachment.Plan, attached: attachment.AttachedInterface, netns: str) -> CniResult:
-    """Return the answer to ADD: an interface of the pod, its addresses and main routes.
-
-    Default routes are the caller's to set.
-    """
+    """Return the answer to ADD: an interface of the pod, its addresses and main routes."""
     routes = (step for step in plan.steps if isinstance(step, AddRoute) and step.table is None)
     return CniResult(
         links=(
@@ -96,7 +93,7 @@ def result(plan: attachment.Plan, attached: attachment.AttachedInterface, netns:
 def _left(
     granted: Sequence[attachment.GrantedShare], before: Sequence[attachment.Plan]
 ) -> Iterator[attachment.GrantedShare]:
-    """Yield the shares without those of their cards that an interface uses already."""
+    """Yield the shares that have cards left, without cards that an interface uses already."""
     taken = {(plan.held, plan.card) for plan in before}
     for share in granted:
         cards = tuple(card for card in share.cards if (share.held, card.id) not in taken)

@@ -2,8 +2,8 @@
 
 attach/rules/plan plans what kube-rdma makes itself. A pod's entry and the network's document become
 the configuration of each plugin as libcni and Multus would give it. What the entry asks for goes to
-the plugins that declare the capability, a card that only this pod holds to all of them. What no
-plugin would do is refused before anything is done, and so is a card that the pod may not name.
+the plugins that declare the capability, a card that only this pod holds goes to all. What no plugin
+would do is refused before anything is done, and so is a card that the pod may not name.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Json = dict[str, Any]
 
 
 def refuse_missing(entries: Sequence[MatchedEntry], folder: str, installed: Sequence[str]) -> None:
-    """Raise Refused for networks whose plugins are not installed on the node."""
+    """Raise Refused for networks with plugins that the node lacks, or that cannot be called."""
     names = frozenset(installed)
     called = (
         one for one in entries if one.network.ipam_plugin or one.network.kind is NetworkKind.OTHER
@@ -75,7 +75,8 @@ def plans(
 ) -> tuple[Plan, ...]:
     """Return a plan for each network that other plugins make, in the order of the annotation.
 
-    Raise Refused when a document is not one that plugins read, or asks for what none of them does.
+    Raise Refused for a document that plugins cannot read. Raise it too for an entry that asks for
+    what no plugin does, or for a card that the pod may not have.
     """
     return tuple(
         _plan(entry, choice, _lent(entry, granted, node))
@@ -92,7 +93,7 @@ def attached(
 ) -> tuple[AttachedInterface, ...]:
     """Return the interfaces that other plugins made, as the pod shows them.
 
-    Raise Broken when plugins reported success, and made none of this name.
+    Raise Broken when plugins reported success, and an interface is not there.
     """
     asks = {entry.ask.interface: entry.ask for entry in entries}
     links = {link.name: link for link in view.links}
@@ -147,10 +148,10 @@ def _plan(entry: MatchedEntry, choice: Choice | None, lent: str | None) -> Plan:
 def call(
     entry: MatchedEntry, pci: PciAddress | None, oldest: str = _OLDEST, lent: str | None = None
 ) -> CallPlugin:
-    """Return the call of all plugins of a network, in the document's version, or `oldest`.
+    """Return the call of all plugins of a network, in the document's version, at least `oldest`.
 
-    `pci` is the card that is theirs, `lent` one that the pod names. Either goes to the plugins that
-    declare the capability deviceID. Raise Refused for a document that plugins cannot read.
+    `pci` is a card that only this pod holds; all plugins get it. `lent` is one that the pod names,
+    for plugins with the capability deviceID. Raise Refused for a document that they cannot read.
     """
     document = _document(entry)
     plugins = _plugins(document)
@@ -208,8 +209,8 @@ def _is_default(route: Any) -> bool:
 def _lent(entry: MatchedEntry, granted: Sequence[GrantedShare], node: HostNetwork) -> str | None:
     """Return the card that the pod names and may have; None if it names none.
 
-    Raise Refused for one that it may not have. For a resource of kube-rdma the pod's shares have
-    decided already (placement.choices).
+    Raise Refused for one that it may not have. Return None too for a resource of kube-rdma, where
+    the pod's shares have decided already (placement.choices).
     """
     device, resource = entry.ask.device_id, entry.network.resource
     if device is None or any(share.resource == resource for share in granted):
@@ -339,18 +340,18 @@ def _document(entry: MatchedEntry) -> Json:
 
 
 def _plugins(document: Json) -> list[Json]:
-    """Return a document's plugins: those of a list, or the single one."""
+    """Return a document's plugins: all of a list, or the single one."""
     return list(document["plugins"]) if "plugins" in document else [document]
 
 
 def _object(whole: Json, key: str) -> Json:
-    """Return the object under a key; empty if the value is none."""
+    """Return the object under a key; empty without one."""
     nested = whole.get(key)
     return nested if isinstance(nested, dict) else {}
 
 
 def _version(document: Json) -> str:
-    """Return the newest CNI version of a document that kube-rdma supports, else the oldest one."""
+    """Return the newest CNI version of a document that kube-rdma supports, else _OLDEST."""
     more = document.get("cniVersions")
     versions = [document.get("cniVersion"), *(more if isinstance(more, list) else ())]
     supported = [one for one in versions if isinstance(one, str) and numbers(one) <= _NEWEST]
@@ -358,5 +359,5 @@ def _version(document: Json) -> str:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return a version as a sortable key, nine digits for each part; other text counts as 0."""
+    """Return a version as a sortable key, by the first nine digits of each part; text is 0."""
     return tuple(int(part[:9]) if part.isdecimal() else 0 for part in version.split("."))

@@ -1,9 +1,8 @@
 """Decides which of the node's interfaces a pod's networks look at, and what these are.
 
-It runs before attach/rules/placement. A node has an interface for each of its pods. To ask the
-kernel for all of them takes longer than to make the few that are wanted. Links of the kernel and
-the survey of the cards become one HostNetwork, for the agent, for `explain` and for the hardware
-self-test.
+It runs before attach/rules/placement. A node usually has an interface for each of its pods, and to
+ask the kernel for all of them takes long. Links of the kernel and the survey of the cards become
+one HostNetwork, for the agent, for `explain` and for the hardware self-test.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ def wanted(
 ) -> tuple[str, ...] | None:
     """Return the names of the interfaces that planning needs; None where one cannot be found.
 
-    These are the interfaces of the pod's cards with their bonds, those that networks name, and the
-    physical ones of virtual functions.
+    They are the interfaces of the pod's cards with their bonds, interfaces that networks name, and
+    the physical ones of virtual functions.
     """
     on = {one.position.pci: [each.name for each in one.netdevs] for one in survey.functions}
     above = {one.position.pci: one.position.physical_function for one in survey.functions}
@@ -66,7 +65,7 @@ def wanted(
 
 
 def agree(survey: Survey, names: Sequence[str], links: Iterable[model.SeenLink]) -> bool:
-    """Return whether all of these interfaces exist and are on the cards of the survey."""
+    """Return whether all of these interfaces exist, and the survey is right about their cards."""
     seen = {str(link.name): link for link in links}
     cards = {each.name: one.position.pci for one in survey.functions for each in one.netdevs}
     ports = {port.netdev for device in survey.devices for port in device.ports}
@@ -93,7 +92,7 @@ def with_ways(host: model.HostNetwork, ways: Iterable[model.LinkWays]) -> model.
 
 
 def host_network(survey: Survey, links: Sequence[model.SeenLink]) -> model.HostNetwork:
-    """Return the node's own interfaces, each with its PCI function, without those in pods."""
+    """Return the links as interfaces of the node, with what the survey says of their cards."""
     pairs = ((one, netdev) for one in survey.functions for netdev in one.netdevs)
     netdevs = {netdev.name: (one.position.pci, netdev) for one, netdev in pairs}
     numbers = {str(link.name): link.index for link in links}

@@ -62,7 +62,7 @@ class BindingSnapshot(Frozen):
     files: tuple[CdiFile, ...]
     holders: Mapping[HeldShare, PodName]  # of pod resources; it leaves init containers out
     gone: Collection[ContainerId]  # sandboxes that are no more (see `doubtful`)
-    owned: Collection[CardId] = ()  # cards of which one pod has all
+    owned: Collection[CardId] = ()  # cards that only one pod at a time may have
 
 
 class BindDecision(Frozen):
@@ -87,7 +87,7 @@ class AskPod(Frozen):
 
 
 class PodAnswer(Frozen):
-    """The answer whether a pod asks for networks, and why it cannot have them on this node."""
+    """The answer whether a pod asks for networks; `why` tells why this node cannot give them."""
 
     uid: str = ""  # as the runtime knows it; "" where the API server has no such pod
     annotations: Mapping[str, str] = MappingProxyType({})
@@ -153,7 +153,7 @@ def promise(
 
 
 def bind(snapshot: BindingSnapshot, pod: PodName, uid: str, container: ContainerId) -> BindDecision:
-    """Return the promises that CNI ADD of a sandbox binds: all current ones of the pod.
+    """Return the current promises of the pod, which CNI ADD binds, and the bindings to remove.
 
     Promises of init containers are among them if a container holds one of their shares too. A
     repeated ADD gives the same. Raise Refused while a share or an owned card is attached to another
@@ -185,8 +185,8 @@ def doubtful(
 ) -> tuple[Binding, ...]:
     """Return bindings without a network namespace whose pod may have ended.
 
-    Their promise is replaced, or the kubelet reports no more that the pod has all their shares.
-    Either the kubelet lost its checkpoint or the pod has ended: the runtime's sandboxes show which.
+    Their promise is replaced or gone, or the kubelet does not report that the pod has all their
+    shares. The runtime's sandboxes show whether the pod has ended.
     """
     current = {one.nonce for one in _current(promises)}
     return tuple(
@@ -210,7 +210,7 @@ def gate(  # the six things that PreStartContainer depends on
     `asked` is None while nobody has read the pod; it matters only where `attach` is AUTO and
     something is not bound yet. `now` is on the clock of the files. Which of a pod's containers is
     meant stays unknown when several hold the same ids, so all their promises have to be bound.
-    Raise Refused if it may not start; the kubelet then asks again in about 11 seconds.
+    Raise Refused if it may not start.
     """
     if attach is Attach.NONE:
         return Start()
@@ -305,7 +305,7 @@ def _is_overtaken(snapshot: BindingSnapshot, promise: Promise, pod: PodName) -> 
 
 
 def holder(held: Mapping[HeldShare, PodName], asked: Collection[HeldShare]) -> PodName:
-    """Return the only pod that holds these shares of one resource; raise Refused without one."""
+    """Return the pod that holds these shares of one resource; raise Refused for none or several."""
     pods = {held[share] for share in asked if share in held}
     (resource,) = {resource for resource, _ in asked}
     if len(pods) == 1:
@@ -355,7 +355,7 @@ def _conflicts(
 ) -> tuple[Binding, ...]:
     """Return other living pods' bindings with a share or an owned card of these promises.
 
-    Raise Refused for the first that its pod needs; the others were never meant for their pods.
+    Raise Refused for the first that its pod needs. What is returned was never meant for its pod.
     """
     mine = tuple(mine)
     wanted = frozenset[HeldShare]().union(*(one.held for one in mine))
@@ -381,11 +381,11 @@ def _conflicts(
 
 
 def _is_anothers(snapshot: BindingSnapshot, binding: Binding) -> bool:
-    """Return whether a sandbox has a binding that was never meant for its pod.
+    """Return whether a binding was never meant for its pod.
 
     A pod that ended without a sandbox leaves its promise for a minute. The next pod with one of its
-    shares takes it for that of its own init container. Later that promise is replaced, while
-    another binding of the sandbox has a current promise of its pod.
+    shares binds that promise too, as if an init container had it. Later that promise is replaced,
+    while another binding of the sandbox has a current promise of its pod.
     """
     current = {one.nonce: one for one in _current(snapshot.promises)}
     if binding.nonce in current:

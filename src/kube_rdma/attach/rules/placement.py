@@ -1,8 +1,8 @@
 """Decides which card and link each network of a pod gets, by the shares that the pod holds.
 
 These are the second rules of an attachment, before addresses are taken: the card's rail says from
-which pool they come. The kubelet has chosen shares near to a container's GPUs. The n-th network of
-a resource gets the n-th card of its shares, which keeps this choice and the order of the
+which pool they come. The kubelet may have chosen shares near to a container's GPUs. The n-th
+network of a resource gets the n-th card of its shares, which keeps this choice and the order of the
 annotation. A network that names an interface or a device gets the share of that very card. A
 network whose pools are of single rails gets the share of a card on them. The deviceID of an entry
 is the pod's own choice among its shares. Other cards of the node it can name only where the
@@ -64,7 +64,7 @@ def pod_nics(
 def choices(
     entries: Sequence[MatchedEntry], granted: Sequence[GrantedShare], node: HostNetwork
 ) -> tuple[tuple[MatchedEntry, Choice | None], ...]:
-    """Return each network with the share and card chosen for it; raise Refused as pod_nics does.
+    """Return each network with the share and card chosen for it; raise Refused where none fits.
 
     A network of other plugins has its turn too: it may be made of a card that kube-rdma gave.
     """
@@ -151,10 +151,10 @@ class _CardChooser(Frozen):
 
     granted: Sequence[GrantedShare]
     node: HostNetwork
-    used: set[tuple[int, int]]  # places of shares that count one by one, and of their cards
+    used: set[tuple[int, int]]  # places of shares and, within them, of cards that were given
 
     def choose(self, entry: MatchedEntry) -> Choice | None:
-        """Return share and card for a network; None if it needs no share and names none of them.
+        """Return share and card for a network; None if it needs no share and names no card of one.
 
         Raise Refused if it needs one that is not left, or names a card that it may not use.
         """
@@ -330,7 +330,7 @@ def _refuse_moved(
 def _moved_mtu(entry: MatchedEntry, link: HostLink, node: HostNetwork) -> int | None:
     """Return the MTU of a moved link: the network's, else a larger one of the physical function.
 
-    Only virtual functions get the latter. Drivers make functions with 1500 whatever the physical
+    Only virtual functions get the larger one. mlx5 makes functions with 1500 whatever the physical
     one has (mlx5e_build_nic_netdev). On a fabric of 9000 RoCE would then cut its messages into
     packets of 1024 bytes.
     """
@@ -427,7 +427,7 @@ def _way(entry: MatchedEntry, share: GrantedShare | None, link: HostLink) -> Way
 
 
 def _refuse_parent(entry: MatchedEntry, way: Way, link: HostLink) -> None:
-    """Raise Refused for an interface on which no virtual link of this kind can be made."""
+    """Raise Refused for an interface on which no virtual link of this kind can be made or work."""
     mtu = entry.network.mtu
     if link.bonded and way in (Way.MACVLAN, Way.IPVLAN):
         problem = f"{link.name} is enslaved to {link.master}, so the kernel makes no {way} on it"

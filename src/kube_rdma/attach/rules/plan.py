@@ -66,11 +66,11 @@ def plans(
     *,
     alone: bool = True,
 ) -> tuple[Plan, ...]:
-    """Return the Steps of each interface, in the order of the annotation.
+    """Return a plan of Steps for each interface, in the order of the annotation.
 
     `called` are the plans of interfaces that other plugins make. Without `alone` the pod may have
     further interfaces, of which nothing is known. Raise Refused when addresses or routes contradict
-    each other.
+    each other, or a gateway cannot be reached.
     """
     leased = {each.interface: each for each in given}
     placed = [(nic, _whole(nic, leased)) for nic in nics]
@@ -103,7 +103,7 @@ def begun(
     *,
     alone: bool = True,
 ) -> tuple[Plan, ...]:
-    """Return the Steps up to the call of another IPAM plugin, which gives the addresses.
+    """Return plans up to the call of an IPAM plugin, for interfaces that it gives addresses.
 
     `plans` begins with the same Steps for these interfaces.
     """
@@ -131,7 +131,7 @@ def _plan(
 
 
 def leads_pod(plan: Plan) -> bool:
-    """Return whether the plan gives the pod a default route through an interface but eth0."""
+    """Return whether the plan gives the pod a default route that is not through eth0."""
     routes = (one for one in plan.steps if isinstance(one, steps.AddRoute) and not one.table)
     return plan.interface != FIRST and any(is_default(one.to) for one in routes)
 
@@ -166,12 +166,12 @@ def gid_room(table: GidTable, addresses: int) -> None:
 
 
 def mark(container: ContainerId, interface: InterfaceName) -> steps.Mark:
-    """Return the alias that marks a link as made for this attachment; at most 255 bytes."""
+    """Return the alias that marks a link as made for this attachment."""
     return steps.Mark(f"kube-rdma {container}/{interface}")
 
 
 def soft_name(kind: str, container: ContainerId, interface: InterfaceName) -> str:
-    """Return the name of a soft RDMA link, which is unique among those of all pods of a node.
+    """Return the name of a soft RDMA link, which no other pod of the node has.
 
     It has only letters, digits and one dash, as it appears in lists where , : and = have a meaning.
     """
@@ -222,7 +222,7 @@ def _made(nic: PodNic, alias: steps.Mark) -> steps.MakeLink:
 
 
 def _taken(nic: PodNic, alias: steps.Mark, mode: NamespaceMode) -> Iterator[steps.Step]:
-    """Yield the Steps that move a card's own link; and its RDMA devices, if they move apart."""
+    """Yield the Steps that move a card's own link, and in mode exclusive its RDMA devices."""
     link, wide = nic.link, nic.link.link_type == "infiniband"
     take = steps.TakeLink(
         link=PlannedHostLink(link.index, link.name),
@@ -259,7 +259,7 @@ def _taken(nic: PodNic, alias: steps.Mark, mode: NamespaceMode) -> Iterator[step
 def _brought_up(
     nic: PodNic, crowded: bool, given: AssignedAddresses | None = None
 ) -> Iterator[steps.Step]:
-    """Yield the Steps that set sysctls, bring the link up and call an IPAM plugin."""
+    """Yield the Steps that set sysctls, bring the link up and call an IPAM plugin, if any."""
     network, name = nic.network, nic.interface
     ignored = {} if network.accept_ra else {f"net/ipv6/conf/{name}/{_ACCEPT_RA}": "0"}
     asked = {f"net/{tree}/{name}/{key}": value for tree, key, value in network.sysctls}
@@ -276,7 +276,7 @@ def _brought_up(
 
 
 def _with_ipv6(given: AssignedAddresses) -> dict[str, str]:
-    """Return the sysctl that enables IPv6, which runtimes disable in some pods; if it is needed."""
+    """Return the sysctl that enables IPv6 on the interface, if it gets such an address."""
     if any(address.address.version == 6 for address in given.addresses):
         return {f"net/ipv6/conf/{given.interface}/disable_ipv6": "0"}
     return {}
@@ -361,7 +361,7 @@ def _own_table(given: AssignedAddresses, table: int) -> Iterator[steps.Step]:
 
 
 def _via(route: NetworkRoute, given: AssignedAddresses) -> Address | None:
-    """Return a route's next hop: as written, else the family's gateway; None if on-link."""
+    """Return a route's next hop: as written, else the family's gateway; None without one."""
     if route.via is not None or route.onlink:
         return route.via
     gateways = (one.gateway for one in given.addresses if one.gateway)
@@ -406,7 +406,7 @@ def _refuse_default_routes(
 
 
 def _refuse_far(nic: PodNic, given: AssignedAddresses) -> None:
-    """Raise Refused for gateways that the interface cannot reach, as the kernel would."""
+    """Raise Refused for gateways that the interface cannot reach."""
     own = {one.gateway for one in given.addresses}  # whoever gave them knows the way there
     asked = enumerate(nic.entry.ask.default_routes)
     hops = [(_default(at), via) for at, via in asked if via not in own]

@@ -35,7 +35,7 @@ NO_CLAIMS: Mapping[str, str] = MappingProxyType({})
 
 
 class NetworkRequest(Frozen):
-    """The input of attaching: entries of a pod's annotation, and the networks they mean."""
+    """The input of attaching: entries of a pod's annotation and claims, and their networks."""
 
     asks: tuple[attachment.NetworkAsk, ...]
     networks: tuple[attachment.Network, ...]
@@ -159,7 +159,7 @@ def locate(
 ) -> LocatedNics:
     """Return card and link of each network; raise Refused if shares, cards or links do not fit.
 
-    `attachments` are those of the node.
+    `attachments` are all of the node.
     """
     host = with_pods(host, attachments)
     if before.request.called:
@@ -177,10 +177,10 @@ def settle(
 ) -> SettledNics:
     """Return the NICs with all that can be decided without addresses.
 
-    Raise Refused for GUIDs that are taken, for MACs and addresses of claims that are, and for
-    documents that plugins do not understand. `settings` are those of `functions`; None: the links
-    of the host have them. `others` are the attachments of other keys, `claimed` says by GUID or key
-    who is about to get it.
+    Raise Refused for GUIDs, or MACs and addresses of claims, that are taken, and for what other
+    plugins cannot do. `settings` are of the virtual functions; None: the links of the host have
+    them. `others` are the attachments of other keys, `claimed` says by GUID or key who is about to
+    get it.
     """
     asked, host, nics = before.matched, before.host, before.nics
     if settings is not None and before.functions:
@@ -203,7 +203,7 @@ def address(
 ) -> AddressedNics:
     """Return the NICs with the addresses in `leased` and those that cards bring along.
 
-    Raise Refused if a card has to bring addresses and has none, or if RoCE would have no GID. Raise
+    Raise Refused if a card has to bring addresses and cannot, or if RoCE would have no GID. Raise
     it too for an asked address in one of `pools` that is for other namespaces.
     """
     # Before a link is made for an IPAM plugin: what is refused here costs only addresses.
@@ -217,10 +217,10 @@ def address(
 def plan(
     before: AddressedNics, answers: Mapping[InterfaceName, CniResult] | None = None
 ) -> FullPlan:
-    """Return all Steps; raise Refused when addresses or routes contradict each other.
+    """Return all Steps; raise Refused when addresses, routes or gateways do not fit.
 
-    `answers` are those of IPAM plugins by interface; None: nobody has asked them. Raise Refused too
-    if one lacks an address that the pod asks for.
+    `answers` are from IPAM plugins, by interface; None: nobody has asked them. Raise Refused too if
+    one lacks an address that the pod asks for.
     """
     place, given = before.placed, before.addresses
     if answers is not None:
@@ -256,7 +256,7 @@ def conclude(
     """Return the pod's interfaces and its containers' devices, after all Steps.
 
     Raise Outdated for device nodes that are another device's by now, Broken for plugins that
-    reported success and made nothing. `devices` are those of `before` as they are now.
+    reported success and made nothing. `devices` are the ones of `before` as they are now.
     """
     plan, entries = before.planned, before.planned.placed.matched.entries
     refuse_renumbered(plan.own, before.nics, devices)
@@ -289,7 +289,7 @@ def as_named(
 def rdma_names(
     plans: Sequence[attachment.Plan], nics: Sequence[attachment.PodNic]
 ) -> tuple[str, ...]:
-    """Return the RDMA devices that the pod uses: made for it, or those of its cards."""
+    """Return the RDMA devices that the pod uses: made for it, or its cards' own."""
     made = [step.name for plan in plans for step in plan.steps if isinstance(step, MakeRdma)]
     return tuple(dict.fromkeys((*made, *(name for nic in nics for name in nic.devices))))
 
@@ -346,7 +346,7 @@ def edits(
     devices: Sequence[Device],
     rdma_cm: str | None,
 ) -> dict[HeldShare, Edits]:
-    """Return by share the device nodes of its interfaces, and how RDMA devices are used.
+    """Return each share's device nodes, and how its RDMA devices are used.
 
     So each container gets its own. `granted` and `devices` are all of the pod's, as they are now.
     """

@@ -19,10 +19,10 @@ _BEGUN, _COMPLETE = "attachment", "attached"  # what a record's name begins with
 
 
 def outlives(attachment: Attachment) -> bool:
-    """Decide whether an attachment changes more than the pod's network namespace.
+    """Return whether an attachment changes more than the pod's network namespace.
 
-    A power failure ends that namespace: a record that is lost, or comes back, then does no harm.
-    Addresses have records of their own.
+    If not, a record that a power failure loses or brings back does no harm: the failure ends the
+    namespace too. Addresses have records of their own.
     """
     planned = (step for plan in attachment.plans for step in plan.steps)
     return any(

@@ -29,16 +29,16 @@ GRACE = 5.0
 runtime lists it before, its ADD may be on its way."""
 
 ABSENT = 300.0
-"""Seconds for which the runtime must not know a sandbox before its attachment ends while its
-namespace is there. containerd lists a sandbox only when all of it is made, and may pull the pause
-image between ADD and that; the kubelet gives it four minutes (twice its request timeout)."""
+"""Seconds for which the runtime's list must lack a sandbox before its attachment is removed, while
+its namespace is there. containerd lists a sandbox only when all of it is made, and may pull the
+pause image between ADD and that. The kubelet gives it four minutes (twice its request timeout)."""
 
 FIRST, LONGEST = 30.0, 300.0
 """Seconds from one try to the next, doubled from the first."""
 
 REFUSALS, FAILURES = 2, 6
-"""So often a repair is refused, or fails at all, before the pod's restart is asked for. One refusal
-may be of a network that is being made."""
+"""How often a repair is refused, or fails at all, before the pod's restart is asked for. One
+refusal may be of a network that is being made."""
 
 STATUS = "k8s.v1.cni.cncf.io/network-status"
 OWN_STATUS = "kube-rdma.io/network-status"
@@ -66,7 +66,7 @@ class FailedRepairs(Frozen):
 
     refusals: int
     failures: int  # refusals too
-    due: float  # of the next one
+    due: float  # time of the next try
 
 
 class RepairState(Frozen):
@@ -167,7 +167,7 @@ def is_others(pod: PodState) -> bool:
 def _lacking(seen: RepairView) -> Iterable[PodSandbox]:
     """Return sandboxes without a complete attachment: the newest ready one of each asking pod.
 
-    Pods that end, and those that another program or version gave networks, are left out.
+    Pods that end or have ended, or got networks from another program or version, are left out.
     """
     pods = {
         (PodName(pod.namespace, pod.name), pod.runtime_uid)
@@ -218,7 +218,7 @@ AT_ONCE = 2
 
 AGAIN = 60.0
 """Seconds from one request to the next, as the kubelet tries several times a minute; also the first
-wait of a pod that replaces an evicted one."""
+wait of an evicted pod's successor."""
 
 LONGEST_WAIT = 3600.0
 """The longest time in seconds that a pod waits for its eviction if it replaces an evicted one."""
@@ -238,7 +238,7 @@ class OwnerEvictions(Frozen):
 
 
 class EvictionTurns(Frozen):
-    """The times of the last tries to evict pods, by namespace, owner and pod; owners' evictions."""
+    """The last tries to evict, by namespace, owner and pod, and the evictions of owners' pods."""
 
     last: Mapping[tuple[str, ...], float] = {}
     evicted: Mapping[tuple[str, ...], OwnerEvictions] = {}
@@ -293,7 +293,7 @@ def _waits(pod: PodState, now: float, turns: EvictionTurns) -> bool:
 
 
 def _is_later(pod: PodState, lost: OwnerEvictions) -> bool:
-    """Return whether a pod was created after its owner's first eviction, in whole seconds."""
+    """Return whether a pod was created in the second of its owner's first eviction or later."""
     return pod.created >= moment(datetime.fromtimestamp(lost.first, UTC))
 
 

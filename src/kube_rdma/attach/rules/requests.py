@@ -55,7 +55,7 @@ def names_networks(annotations: Iterable[tuple[str, str]]) -> bool:
 
 
 def names_default(annotations: Iterable[tuple[str, str]]) -> bool:
-    """Return whether a pod names a network to use in place of the cluster's."""
+    """Return whether a pod's annotations name a network to use in place of the cluster's."""
     return bool(dict(annotations).get(DEFAULT_NETWORK, "").strip())
 
 
@@ -86,9 +86,9 @@ def refuse_host_network(
 def refuse_isolated(
     namespace: str, asks: Sequence[attachment.NetworkAsk], global_namespaces: Collection[str] | None
 ) -> None:
-    """Raise Refused for entries of a pod of `namespace` that name networks of other tenants.
+    """Raise Refused for entries of a pod of `namespace` that name networks it may not use.
 
-    `global_namespaces` are the namespaces whose networks pods of all others may use; None: any may.
+    Any pod may use networks of `global_namespaces`; None: of all namespaces.
     """
     mine = (namespace, *(global_namespaces or ()))
     refuse_all(
@@ -161,9 +161,9 @@ def refuse_traffic(entries: Sequence[attachment.MatchedEntry]) -> None:
 def refuse_count(
     entries: Sequence[attachment.MatchedEntry], granted: Sequence[attachment.GrantedShare]
 ) -> None:
-    """Raise Refused if the number of blocks for a resource differs from the pod's shares.
+    """Raise Refused if a pod has more or fewer pod-networks blocks for a resource than shares.
 
-    A share of a pool (mode hca) is not one card, so there the two may differ. Shares of RESOURCE
+    A share with `bind: pool` is not one card, so there the two may differ. Shares of RESOURCE
     count even if no block names it; blocks for kube-rdma without a resource then stand for it.
     """
     faults = []
@@ -191,7 +191,7 @@ def unknown(
 ) -> Refused:
     """Return the refusal for entries whose networks do not exist.
 
-    `names` are those of the networks on the node and of kube-rdma's own, `places` the namespaces in
+    `names` are of networks on the node and of kube-rdma's own, `places` are the namespaces in
     which a NetworkAttachmentDefinition was looked for. `apart`: pods get networks of the node only
     by a NetworkAttachmentDefinition.
     """
@@ -236,7 +236,7 @@ def refused(entry: attachment.MatchedEntry, field: str, problem: str, remedy: st
 
 
 def asked_guid(entry: attachment.MatchedEntry) -> tuple[str, str] | None:
-    """Return field name and GUID of an entry that asks for one, else None."""
+    """Return field name and GUID if an entry or its network asks for one, else None."""
     own = entry.network.guid if isinstance(entry.network, kinds.IbSriovNetwork) else None
     for field, guid in (
         ("infiniband-guid", entry.ask.guid),
@@ -257,7 +257,7 @@ def _routed(network: attachment.Network, ask: attachment.NetworkAsk) -> attachme
 
 
 def _misfit(entry: attachment.MatchedEntry, resource: str) -> Iterator[Refused]:
-    """Yield a refusal for each parameter of a claim that its network cannot follow."""
+    """Yield refusals for a claim's resource and parameters that the network does not fit."""
     own, ask = entry.network.resource, entry.ask
     if own != resource:
         problem = f"the network is for shares of {own}, and the claim's device is of {resource}"
@@ -279,7 +279,10 @@ def _is_plain(entry: attachment.MatchedEntry) -> bool:
 
 
 def _with_argued(entry: attachment.MatchedEntry) -> attachment.MatchedEntry:
-    """Return the entry with the addresses in its cni-args, unless it has addresses."""
+    """Return the entry with the addresses in its cni-args, unless it has addresses.
+
+    Both may replace the addresses of the network itself (`yields_to`).
+    """
     if entry.ask.addresses:
         return _in_place(entry, "ips")
     ips = decoded(entry.ask.arguments).get("ips")
@@ -314,7 +317,7 @@ def _in_place(entry: attachment.MatchedEntry, field: str) -> attachment.MatchedE
 
 
 def _asked(entry: object) -> attachment.AskedAddress:
-    """Return an address with optional length; raise ValueError for others, also with a zone."""
+    """Return an address, with its length if any; raise ValueError for anything else, or a zone."""
     if not isinstance(entry, str) or "%" in entry:
         raise ValueError(entry)
     parsed = ip_interface(entry)

@@ -79,8 +79,8 @@ def pool_files(
 ) -> dict[str, str]:
     """Return settings files for shares whose holder is not known yet, by name.
 
-    Only where the resource is `alone` on its node are devices named: a container with shares of
-    another one would be kept from those.
+    Devices are named only where the resource is `alone` on its node: files that name them keep a
+    container from devices of other resources.
     """
     nccl, ucx = _named(used) if used and alone else ([], [])
     why = _gid_index(used)[1] if alone else _OTHERS
@@ -90,8 +90,7 @@ def pool_files(
 def _named(used: Sequence[UsedDevice]) -> tuple[list[str], list[str]]:
     """Return the lines that name devices, for NCCL and for UCX.
 
-    NCCL matches beginnings of names, so ``=`` asks for whole ones, of at most 32 devices (NCCL's
-    user guide, NCCL_IB_HCA).
+    NCCL matches beginnings of names, so ``=`` asks for whole ones (NCCL's user guide, NCCL_IB_HCA).
     """
     ports = ",".join(dict.fromkeys(f"{one.name}:{one.port}" for one in used))
     return [f"NCCL_IB_HCA=={ports}"], [f"UCX_NET_DEVICES={ports}"]
@@ -143,13 +142,13 @@ def _ucx_fabric(fabric: FabricProfile) -> Iterator[str]:
 
 
 def _given(named: Mapping[str, object], fabric: FabricProfile, begin: str) -> Iterator[str]:
-    """Return lines for variables that have a value, and the profile's whose names begin so."""
+    """Return lines for variables with a value, also for the profile's that start with `begin`."""
     every = [*named.items(), *(pair for pair in fabric.variables if pair[0].startswith(begin))]
     return (f"{name}={value}" for name, value in every if value is not None)
 
 
 def _gid_index(used: Sequence[UsedDevice]) -> tuple[int | None, str]:
-    """Return the GID index that all Ethernet devices share; or None, and a comment on why.
+    """Return the GID index that all Ethernet devices share, else None; with a comment, if any.
 
     NCCL and UCX know one for all devices: where these differ, or one has none, it is left out. On
     InfiniBand programs need none.
@@ -175,7 +174,7 @@ def known_devices(cards: Iterable[Card], made: Iterable[UsedDevice] = ()) -> tup
 
     They are what its networks `made`, and the ports of usable `cards` that have a link. Without any
     of these they are all ports of `cards`: settings are written once, and a card that comes back
-    has a link some moments later.
+    has a link moments later.
     """
     linked, every = [*made], []
     for card in cards:
@@ -209,10 +208,10 @@ def devices_of(
     edits: Mapping[HeldShare, Edits],
     cards: Mapping[HeldShare, Sequence[Card]],
 ) -> tuple[UsedDevice, ...]:
-    """Return the RDMA devices of these shares: those of networks, then those of cards.
+    """Return the RDMA devices of these shares: what networks made, then the devices of cards.
 
     `edits` hold by share what networks made. Of a resource that has any, only these devices are
-    returned, as with its device nodes.
+    returned.
     """
     networked = {resource for resource, share in held if (resource, share) in edits}
     made = [used for one in sorted(held) if one in edits for used in edits[one].used]

@@ -22,7 +22,7 @@ class StepRow(Frozen):
     """The check of one kind of Step, and its undo."""
 
     lacks: Callable[[Any, PodView], str]  # the fault, without a full stop; "" when it is done
-    # In this order; none where it goes with its link, or has left nothing.
+    # The acts in order; none where what the Step did goes with its link, or is nothing.
     undone: Callable[[Any], tuple[steps.Undo, ...]] = lambda _: ()
 
 
@@ -174,10 +174,10 @@ ALL_PLANS = -1
 def undo(plan: Plan) -> tuple[steps.Undo, ...]:
     """Return the acts that undo all Steps of a plan, whichever of them were run.
 
-    The last Step comes first, but RDMA devices that moved before all. On InfiniBand their way back
-    makes the link again on the node, which is then found there. Addresses, routes and sysctls go
-    with the link. To bind a driver again brings all of its function back to the node. It has to, as
-    a crash between unbinding and binding leaves neither link nor RDMA device.
+    The last Step is undone first, but RDMA devices go back before all else. On InfiniBand their way
+    back makes the link again on the node, which is then found there. Addresses, routes and sysctls
+    go with the link. To bind a driver again brings all of its function back to the node, even after
+    a crash between unbinding and binding.
     """
     acts = [one for step in reversed(plan.steps) for one in undone(step)]
     bound = {one.pci for one in acts if isinstance(one, RebindFunction)}
@@ -199,10 +199,10 @@ def undo(plan: Plan) -> tuple[steps.Undo, ...]:
 def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, steps.Undo], ...]:
     """Return the acts that undo all of a pod's plans, each with its plan's place from the end.
 
-    The last plan comes first. The links made go at once, as the act of ALL_PLANS, where the last of
-    them would: by then nothing stands on any of them. After an act that failed, the later ones of
-    its plan must not be done. So a function whose link is still in the pod keeps its VLAN. Ends of
-    plugins' calls are done all the same, and hold up nothing.
+    The last plan comes first. Several links that were made go at once (ALL_PLANS), where the last
+    of them would: by then nothing stands on any of them. After an act that failed, the later ones
+    of its plan must not be done. So a function whose link is still in the pod keeps its VLAN. Ends
+    of plugins' calls are done all the same, and hold up nothing.
     """
     acts = [(n, act) for n, plan in enumerate(reversed(plans)) for act in undo(plan)]
     links = [act for _, act in acts if isinstance(act, steps.RemoveLink)]

@@ -3,8 +3,8 @@
 attach/rules/plan plans by them. The physical function, which stays on the node, decides VLAN,
 rates, trust and the administrative MAC; the interface that moves decides its own MAC.
 
-Settings come before the link goes, so no frame of the pod leaves outside of its VLAN. Undone in the
-reverse order, the link has left before its VLAN is taken off.
+Settings come before the link goes, so no frame of the pod leaves outside of its VLAN. The undo is
+in reverse order: the link leaves before its VLAN is taken off.
 
 The administrative MAC comes when the link is in the pod, right before SetLink gives the link the
 same. Many a physical function takes no other MAC from an untrusted virtual one while an
@@ -12,14 +12,14 @@ administrative one stands (igb_set_vf_mac_addr, ixgbe_set_vf_mac_addr, i40e_chec
 it has to be there first. On the way back it has to be gone first, or the link could not have its
 old one.
 
-A bound driver takes it at its next reset (igbvf), or not before it is bound again (mlx5). So the
-link is set as well. adapters/kernel/pod/links makes it reset where its driver refuses. GUIDs of
-InfiniBand are attach/rules/infiniband's.
+A bound driver takes the administrative MAC at its next reset (igbvf), or when it is bound again
+(mlx5). So the link is set as well. adapters/kernel/pod/links makes it reset where its driver
+refuses. GUIDs of InfiniBand are attach/rules/infiniband's.
 
 RDMA CM needs a node GUID. mlx5 makes that of Ethernet from the administrative MAC that it finds
 when it is bound (mlx5_eswitch_set_vport_mac). Functions that kube-rdma makes have one at once
-(adapters/kernel/sriov/functions). One made from an earlier MAC will do; a function without one is
-refused here.
+(adapters/kernel/sriov/functions). A node GUID made from an earlier MAC will do; a MAC for a
+function without a GUID is refused here.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def with_settings(nics: tuple[PodNic, ...], settings: FunctionReports) -> tuple[
 
 
 def before_move(nic: PodNic) -> Iterator[SetFunction]:
-    """Yield the change of a function's settings but the MAC.
+    """Yield the change of a function's settings, except the MAC.
 
     Raise Refused if it is not reversible.
     """
@@ -122,7 +122,7 @@ def refuse_function(entry: MatchedEntry, link: HostLink, card: Card | None) -> N
 
 
 def refuse_late_mac(entry: MatchedEntry, link: HostLink, card: Card | None) -> None:
-    """Raise Refused for a MAC that would leave a function without a node GUID, made of the MAC."""
+    """Raise Refused for a MAC where a function lacks the node GUID that its driver makes of it."""
     driver = card.function.driver if card and card.function else None
     if link.virtual is None or link.link_type == _INFINIBAND or driver not in _GUID_OF_MAC:
         return
@@ -156,7 +156,7 @@ def no_link(entry: MatchedEntry, card: Card, pod: str | None) -> Refused:
 
 
 def differing(step: SetFunction, seen: PodView) -> tuple[str, ...]:
-    """Return sentences on settings of a virtual function that differ from those made."""
+    """Return sentences on settings of a virtual function that differ from the Step's."""
     now = dict(seen.functions).get(step.place)
     where = f"virtual function {step.place.number} of {step.place.physical.name}"
     if now is None:
