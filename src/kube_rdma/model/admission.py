@@ -1,7 +1,7 @@
-"""A pod as somebody writes it, before it runs, and the facts and settings that judge it.
+"""A pod as somebody writes it, before it runs, and the facts and settings to judge it by.
 
-admission/documents/pod_manifest makes it out of a Pod, or of the template inside of a Job and its
-like. Paths lead from the pod on: ``("spec", "containers", 0)``.
+admission/documents/pod_manifest makes a PodTemplate out of a Pod, or of the template in a Job or
+another workload. Paths lead from the pod on: ``("spec", "containers", 0)``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ VKE_LABEL = "vke.node.rdma.mode"
 
 
 class ContainerRole(StrEnum):
-    """The time for which a container of a pod runs.
+    """The role of a container in its pod.
 
-    INIT ends before the MAIN ones begin, a SIDECAR runs beside them.
+    An INIT container ends before the MAIN ones begin, a SIDECAR runs beside them.
     """
 
     INIT = "init"
@@ -99,7 +99,7 @@ class PodTemplate(NamespacedName):
     containers: tuple[ContainerTemplate, ...] = ()
     volumes: tuple[VolumeTemplate, ...] = ()
     selector: tuple[tuple[str, str], ...] = ()  # labels that its node has to have
-    alternatives: tuple[tuple[NodeDemand, ...], ...] = ()  # all demands of one have to hold too
+    alternatives: tuple[tuple[NodeDemand, ...], ...] = ()  # one has to hold with all its demands
     networks: tuple[NetworkAsk, ...] = ()
     # None where nobody can count them yet: the annotation is missing, not readable, or still to be
     # completed by Cello.
@@ -134,10 +134,7 @@ class Completion(Frozen):
 
 
 class OfferedPool(Frozen):
-    """A pool that nodes with the labels of `selector` offer.
-
-    Without labels it is not known which nodes do.
-    """
+    """A pool that nodes with the labels of `selector` offer; without labels, all nodes."""
 
     spec: PoolSpec
     selector: tuple[tuple[str, str], ...] = ()
@@ -176,10 +173,9 @@ class AdmissionSettings(Frozen):
     """The settings of an administrator for the admission rules.
 
     A resource that ends in ``/*`` stands for all with this prefix. Besides `shares` every resource
-    that the facts name counts as a share (admission/rules/shares). VKE's share of a GPU is mGPU:
-    its resources are those of Volcengine's scheduler for it, in limits of the pod. Volcengine's
-    parallel file system is vePFS, with the CSI driver vepfs.csi.volcengine.com. A cluster's own
-    storage classes and folders of hosts can be added.
+    that the facts name counts as a share, except GPUs (admission/rules/shares). mGPU is VKE's share
+    of a GPU. vePFS is Volcengine's parallel file system; a cluster's own storage classes and
+    folders of hosts for it can be added.
     """
 
     shares: tuple[str, ...] = ("rdma/*", "vke.volcengine.com/rdma")

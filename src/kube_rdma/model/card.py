@@ -30,7 +30,7 @@ def is_vfio(driver: str | None) -> bool:
 
 
 class Netdev(Frozen):
-    """A network interface of a PCI function, as the network namespace that has it shows it."""
+    """A network interface of a PCI function, as its network namespace shows it."""
 
     name: str
     link_type: str  # what netlink calls its encapsulation: "ether", "infiniband"; "" for others
@@ -77,7 +77,7 @@ class IommuGroup(Frozen):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Return the paths of the files that a program opens to use the group."""
+        """Return the files by which a program opens the group; none if it is not guarded."""
         return (f"/dev/vfio/{self.number}", "/dev/vfio/vfio") if self.guarded else ()
 
 
@@ -124,7 +124,7 @@ class Card(Frozen):
 
     @property
     def name(self) -> str:
-        """Return the names of the card's RDMA devices, else its interfaces, else its identity."""
+        """Return the names of the card's RDMA devices, else its interfaces, else its id."""
         names = [device.name for device in self.devices]
         if not names and self.function:
             names = [netdev.name for netdev in self.function.own_netdevs]
@@ -132,24 +132,24 @@ class Card(Frozen):
 
     @property
     def position(self) -> PciPosition | None:
-        """Return the card's position; None for a soft device on an interface without a function."""
+        """Return the position of the card's function, else that of a device, else None."""
         if self.function:
             return self.function.position
         return next((device.position for device in self.devices if device.position), None)
 
     @property
     def numa_node(self) -> int | None:
-        """Return the NUMA node of the card's function, else of its first device, else None."""
+        """Return the NUMA node of the function, or of the first device if there is no function."""
         if self.function:
             return self.function.position.numa_node
         return self.devices[0].numa_node if self.devices else None
 
     @property
     def pci(self) -> PciAddress | None:
-        """Return the PCI address of the card's function, None without one."""
+        """Return the PCI address of the card's position, None without one."""
         return self.position.pci if self.position else None
 
     @property
     def vfio_paths(self) -> tuple[str, ...]:
-        """Return the files by which a program opens a function that vfio drives."""
+        """Return the files by which a program opens the function's IOMMU group; or none."""
         return self.function.group.paths if self.function and self.function.group else ()

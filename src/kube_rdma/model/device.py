@@ -1,6 +1,6 @@
-"""Defines an RDMA device as the kernel shows it: the noun that the whole system is about.
+"""Defines an RDMA device as the kernel shows it.
 
-It holds facts only; pools/rules/discovery decides whether a device can be used, and why not. Terms
+A Device has facts only; pools/rules/discovery decides whether it can be used, and why not. Terms
 follow the kernel's RDMA core (include/rdma/ib_verbs.h) and the InfiniBand specification.
 """
 
@@ -53,7 +53,7 @@ class LinkLayer(StrEnum):
 
 
 class PortState(StrEnum):
-    """Logical state of a port (enum ib_port_state); only ACTIVE carries traffic."""
+    """The logical state of a port (enum ib_port_state)."""
 
     NOP = "NOP"
     DOWN = "DOWN"
@@ -65,7 +65,7 @@ class PortState(StrEnum):
 
 
 class PhysicalState(StrEnum):
-    """Physical state of a port (enum ib_port_phys_state), as sysfs spells it."""
+    """The physical state of a port (enum ib_port_phys_state), as sysfs spells it."""
 
     SLEEP = "Sleep"
     POLLING = "Polling"
@@ -78,7 +78,7 @@ class PhysicalState(StrEnum):
 
 
 class GidType(StrEnum):
-    """Address family and encapsulation of one GID entry (sysfs gid_attrs/types)."""
+    """The encapsulation of RDMA packets with a GID (sysfs gid_attrs/types)."""
 
     IB_OR_ROCE_V1 = "IB/RoCE v1"
     ROCE_V2 = "RoCE v2"
@@ -136,8 +136,8 @@ class PciPosition(Frozen):
 
     pci: PciAddress
     root: str  # the host bridge, as pci0000:40
-    # From the root complex down to the function itself, bridges and switches included: two
-    # functions are as near to each other as their paths have in common.
+    # From the root complex down to the function itself, bridges and switches included: the
+    # more of it two functions share, the nearer they are.
     path: tuple[PciAddress, ...]
     numa_node: int | None
     physical_function: PciAddress | None = None  # of a virtual one
@@ -209,7 +209,7 @@ class PcieLink(Frozen):
 
 
 class QueuePair(Frozen):
-    """A queue pair of a process, as the kernel lists them."""
+    """A queue pair of a process, as the kernel lists it."""
 
     device: str
     type: str  # the transport: RC, UC, UD, DRIVER
@@ -221,7 +221,7 @@ class QueuePair(Frozen):
 
 
 class PlannedHostLink(Frozen):
-    """A link of the node when it was planned; `index` is the kernel's, `name` is for people."""
+    """A link of the node as planning found it; `index` is the kernel's, `name` is for people."""
 
     index: int
     name: str
@@ -241,7 +241,7 @@ class PodLink(Frozen):
 # port (RFC 4391, 9.1.1).
 
 NO_GUID = "ff:ff:ff:ff:ff:ff:ff:ff"
-"""What a function without a GUID is set back to, as ib-sriov-cni does."""
+"""The GUID that a function without a GUID of its own is set back to."""
 
 _GUID_OF_NO_MAC = "00:00:00:ff:fe:00:00:00"  # what mlx5 makes of an administrative MAC of zeros
 
@@ -269,7 +269,7 @@ def is_usable_guid(guid: str | None) -> bool:
 
 
 def guid_of_sysfs(text: str | None) -> str | None:
-    """Return a GUID from the form of sysfs, ``0200:0000:0000:0001``, in the usual form."""
+    """Return a GUID of sysfs (``0200:0000:0000:0001``) as ``02:00:…:01``; None for None."""
     if text is None:
         return None
     digits = text.replace(":", "").lower()

@@ -27,7 +27,7 @@ class HardwareCard(SparsePart):
     numa_node: int | None = None
 
     def agrees(self, other: HardwareCard | None) -> bool:
-        """Return whether there is another card, and nothing known of both differs."""
+        """Return whether `other` is a card, and no field that both know differs; ids may differ."""
         if other is None:
             return False
         unknown = (None, "", LinkLayer.UNKNOWN)
@@ -37,7 +37,7 @@ class HardwareCard(SparsePart):
 
 
 class Hardware(SparsePart):
-    """The physical cards of a node by id, and the number of its GPUs."""
+    """The physical cards of a node, sorted by id, and the number of its GPUs."""
 
     cards: tuple[HardwareCard, ...]
     gpus: int = 0
@@ -64,17 +64,17 @@ class LeftOutCard(Frozen):
 
 
 class Deviation(Frozen):
-    """A sentence about nodes whose hardware differs from what was expected of them."""
+    """A difference between an installation and its nodes; `nodes` is empty if it is about none."""
 
     sentence: str
     nodes: tuple[str, ...]
 
 
 class HardwareGroup(Frozen):
-    """Nodes with the same hardware, and the pool that is proposed for them.
+    """Nodes with nearly the same hardware, and the pool that is proposed for them.
 
-    Another layout has cards of the same kinds at other addresses. `selector` is empty where the
-    cluster has no other group. `is_labelled`: the nodes have the labels of the selector.
+    All `layouts` have the same title and pool. `selector` is empty where the cluster has no other
+    group. `is_labelled`: the nodes have the labels of the selector.
     """
 
     name: str  # of its NodePolicy

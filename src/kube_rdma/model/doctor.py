@@ -2,8 +2,7 @@
 
 doctor/evidence collects an Observation, doctor/rules maps it to Findings, doctor/views shows them.
 Every part may be missing: a doctor without a right sees less and says so. An Observation is the
-whole of a support bundle, so its field names are a format. No configuration file is copied whole,
-so no secret in one comes along.
+whole of a support bundle, so its field names are a format. No configuration file is copied whole.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class ObservedNeighbour(Frozen):
 
 
 class ObservedKubelet(Frozen):
-    """The state of a node's kubelet, by its folders and its PodResources API."""
+    """The state of a node's kubelet, read from its folders and its PodResources API."""
 
     sockets: tuple[str, ...] = ()  # names in the folder device-plugins
     allocatable: tuple[tuple[str, int], ...] | None = None  # healthy shares by resource
@@ -81,7 +80,7 @@ class ObservedFolder(Frozen):
 
 
 class ObservedCni(Frozen):
-    """The node's CNI configuration: names of files and types of plugins, never a text."""
+    """The node's CNI configuration: names of files and types of plugins, not the files' content."""
 
     files: tuple[tuple[str, tuple[str, ...]], ...] = ()
     wiring: str = ""
@@ -130,11 +129,11 @@ class ObservedErrors(Frozen):
     port: int
     seconds: float
     rises: tuple[tuple[str, int], ...]
-    full: tuple[tuple[str, int], ...] = ()  # those that stood at their maximum, which it says
+    full: tuple[tuple[str, int], ...] = ()  # counters at their maximum, with it
 
 
 class AddressUse(Frozen):
-    """An address that a pod's interface has on a network, by the pod's status annotation."""
+    """An address of a pod's interface on a network, read from the pod's status annotation."""
 
     pod: str  # namespace/name
     network: str
@@ -150,7 +149,7 @@ class AddressRange(Frozen):
 
 
 class ObservedContainer(Frozen):
-    """The state of a container of the pod, by its first process; None means not seen."""
+    """The state of a container of the pod; None means not seen."""
 
     name: str
     asks: tuple[tuple[str, int], ...] = ()  # extended resources with their counts
@@ -318,8 +317,8 @@ class Diagnosis(Frozen):
     def is_blind(self) -> bool:
         """Return whether too little was seen of the node to say that it is well.
 
-        That is so if most checks could not be made. Of a node in files only the cards are asked
-        about.
+        That is so if unseen checks outnumber passed checks and findings together. It is never so
+        for a node in files, of which only the cards are judged.
         """
         return not self.from_files and len(self.unseen) > len(self.passed) + len(self.findings)
 
@@ -381,7 +380,7 @@ class FleetFinding(Frozen):
 
 
 class FleetDiagnosis(Frozen):
-    """All nodes with the Findings that they share, the worst and most frequent first."""
+    """All nodes with their Findings: root causes first, then by severity and frequency."""
 
     nodes: tuple[NodeDiagnosis, ...]
     findings: tuple[FleetFinding, ...] = ()

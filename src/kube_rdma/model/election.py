@@ -11,8 +11,8 @@ from kube_base.frozen import Frozen
 class ElectionRecord(Frozen):
     """The record of who leads; `holder` is empty when nobody does.
 
-    Times are RFC 3339 of the writer's clock. `renewed` is only compared with itself: clocks of two
-    nodes may be minutes apart.
+    Times are RFC 3339 of the writer's clock. Readers only see whether `renewed` has changed: clocks
+    of two nodes may be minutes apart.
     """
 
     holder: str
@@ -25,10 +25,9 @@ class ElectionRecord(Frozen):
 class ElectionTiming(Frozen):
     """The times of leader election, in seconds.
 
-    A leader that could not renew for `deadline` stops before `duration` is over. What is left
-    between them is for its work to end. The defaults outlast an API server that is away or slow for
-    most of a minute. Those of client-go (15, 10, 2) made two copies on busy nodes take the lead
-    from each other again and again (decision 0013). OpenShift has 137, 107 and 26.
+    A leader that could not renew for `deadline` begins to stop, and has until `duration` for that.
+    The defaults outlast an API server that is away or slow for most of a minute. With client-go's
+    times two copies on busy nodes took the lead from each other again and again (decision 0013).
     """
 
     duration: float = 60.0

@@ -1,8 +1,8 @@
 """Defines the errors of cards, below those of kube_base/errors.py.
 
 Unavailable
-├── HardwareGone  the card was taken out of the machine
-└── Outdated      what a pod was given is another's by now; a new pod gets the right thing
+├── HardwareGone  a card or its link was not found
+└── Outdated      a container was given device nodes that its device no longer has
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from kube_base.errors import Unavailable
 
 
 class HardwareGone(Unavailable):
-    """The error for hardware that was found neither on the node nor in pods.
+    """The error for hardware that was not found.
 
-    It may come back, unless it is gone `for_good`.
+    The hardware may come back, unless it is gone `for_good`.
     """
 
     def __init__(self, sentence: str, *, for_good: bool = False) -> None:
@@ -22,7 +22,7 @@ class HardwareGone(Unavailable):
 
 
 class Outdated(Unavailable):
-    """The error for a device that a container got at its start and that is another one's by now.
+    """The error for device nodes that a container was given and its device no longer has.
 
-    Trying again seldom helps: only a new pod is given what is right.
+    Trying again seldom helps: a new pod is given the right ones.
     """

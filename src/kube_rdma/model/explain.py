@@ -25,7 +25,7 @@ from kube_rdma.model.pools import Pool
 
 
 class NodeBasis(Frozen):
-    """A node as planning for a pod needs it, and whether its kernel or a report tells it."""
+    """A node as planning for a pod needs it, read from its kernel (`exact`) or its NodeReport."""
 
     name: str
     pools: tuple[Pool, ...]
@@ -46,7 +46,7 @@ class NodeBasis(Frozen):
 
     @property
     def card_names(self) -> Mapping[str, str]:
-        """Return names for people of the cards in the node's pools, by card."""
+        """Return the names of the cards in the node's pools, for people; the keys are card ids."""
         return {card.id: card.name for pool in self.pools for card in pool.cards}
 
 
@@ -149,7 +149,7 @@ class ExplainedPlan(Frozen):
 
 
 class SeenInterface(Frozen):
-    """An interface as programs in the pod see it; empty fields are not known."""
+    """An interface as programs in the pod see it, or would; empty fields are not known."""
 
     name: InterfaceName
     network: str = ""

@@ -25,7 +25,7 @@ class SwitchPort(Frozen):
         return f"{self.switch} {self.port}".rstrip()
 
     def takes(self, other: SwitchPort | None) -> bool:
-        """Return whether the other port is this one, or one of those that this stands for."""
+        """Return whether `other` is this port, or any port of this switch if `port` is ""."""
         return other is not None and self.switch == other.switch and self.port in ("", other.port)
 
 
@@ -56,7 +56,7 @@ class NodeCables(Frozen):
     def of(
         cls, node: str, report: NodeReport | None, expected: tuple[ExpectedCable, ...] = ()
     ) -> NodeCables:
-        """Return the cables of a node; of two devices on one port the one that hears counts."""
+        """Return the cables of a node; of two devices on a port, one that hears a switch counts."""
         ports: dict[tuple[CardId, int], CardPort] = {}
         pooled = report.pooled if report else ()
         for card, port in [(one, port) for one in pooled for port in one.ports]:
@@ -70,17 +70,17 @@ class NodeCables(Frozen):
 
     @property
     def heard(self) -> Mapping[tuple[CardId, int], SwitchPort]:
-        """Return where the ports are plugged in, by card and number of the port."""
+        """Return the switch port that each card port hears, by card and port number."""
         return {(one.card, one.number): one.at for one in self.ports if one.at}
 
     @property
     def places(self) -> Mapping[tuple[CardId, int], SwitchPort]:
-        """Return where the ports belong, by card and number of the port."""
+        """Return the switch port where each card port belongs, by card and port number."""
         return {(c.card, c.port): SwitchPort(c.switch, c.switch_port) for c in self.expected}
 
 
 class CableFaultKind(StrEnum):
-    """The kinds of faults of cables, by the code of their findings."""
+    """The kinds of faults of cables; each value is the code of its finding."""
 
     SWAPPED = "CablesSwapped"
     MOVED = "CableMoved"
@@ -99,7 +99,7 @@ class FaultyCable(Frozen):
 
 
 class CableFault(Frozen):
-    """A fault of one or several cables, those of a swap each in the place of the next."""
+    """A fault of one or several cables; in a swap each is where the next one belongs."""
 
     kind: CableFaultKind
     cables: tuple[FaultyCable, ...]

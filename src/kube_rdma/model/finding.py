@@ -1,8 +1,8 @@
 """Findings about a node, a pod, a cluster or a document, and the parts that could not be seen.
 
 The rules of `kube-rdma doctor`, `status`, `explain`, `fabric`, `install`, `config check`,
-`ip check` and of admission come to Findings, lib/page shows them. Each command fills what it needs
-of one.
+`ip check` and of admission come to Findings, lib/page shows them. Each command fills the fields
+that it needs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Defines who holds which shares, as the kubelet knows it.
 
-adapters/kubelet reads it from the pod resources API, and from the kubelet's own record on the disk.
-It tells the pod of a share, which Allocate does not name.
+adapters/kubelet reads this from the pod resources API, and from the kubelet's own record on disk.
+Both tell the pod of a share, which Allocate does not name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class NodeHoldings(Frozen):
 
 
 class RecordedGrant(Frozen):
-    """The kubelet's record of a grant to a container before its start.
+    """The kubelet's record of the shares that it granted to a container.
 
     A record outlives its pod until the kubelet writes again.
     """
@@ -56,12 +56,12 @@ class RecordedGrant(Frozen):
 
 
 class ClaimingSandbox(Frozen):
-    """A pod's sandbox, with the shares of its containers and what networks made of these."""
+    """A pod's sandbox, with the shares of its containers and the CDI edits for each share."""
 
     sandbox: Sandbox
     holdings: Sequence[Holding]
     annotations: Mapping[str, str]
-    edits: Mapping[HeldShare, Edits]  # by share what networks made of it
+    edits: Mapping[HeldShare, Edits]  # by share
 
 
 # GPUs, as far as they matter for the cards beside them.

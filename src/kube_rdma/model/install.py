@@ -32,13 +32,13 @@ EITHER = " or "  # between conditions of which one is enough
 IS = " == "  # between a path and the text that the value there has to be
 
 ABSENT: Any = object()
-"""What stands for a field or an entry that is left out."""
+"""A stand-in for a field or an entry that is left out."""
 
 
 class Hole(Frozen):
     """A place in a blueprint that is filled with the value at a path such as ``agent.resources``.
 
-    In a blueprint with `over`, a path that starts with a dot leads on from the entry.
+    In a blueprint with `over`, a path with a dot in front starts at the entry of that list.
     """
 
     path: str
@@ -46,8 +46,7 @@ class Hole(Frozen):
 
 NAMESPACE = Hole("namespace.name")
 OWN_NAMES = Hole("platform.own")
-"""The prefix of names of the cluster, with a dot at its end, where a release has names of its own.
-"""
+"""fullnameOverride and a dot, in names of cluster-wide objects; "" without fullnameOverride."""
 
 
 class Joined(Frozen):
@@ -72,7 +71,7 @@ class When(Frozen):
 class Spread(Frozen):
     """A place in a blueprint that is filled with all entries of the list or object at a path.
 
-    In an object the field's own name is not used, and other fields of it win.
+    In an object the name of the field with the Spread is dropped, and other fields win.
     """
 
     path: str
@@ -103,7 +102,7 @@ def joined(*parts: str | Hole) -> Joined:
 
 
 def unless(condition: str, node: Node) -> When:
-    """Return a choice of the node where the condition is false, and of nothing where it is true."""
+    """Return a choice: `node` where the condition is false, and nothing where it is true."""
     return When(condition, ABSENT, node)
 
 
@@ -159,20 +158,20 @@ class InstallPlan(Frozen):
     """The acts of an installation on its objects, and what a person has to know."""
 
     sight: InstallSight
-    acts: tuple[tuple[Act, Json], ...]  # those of others are left out
+    acts: tuple[tuple[Act, Json], ...]  # without objects of others
     findings: tuple[Finding, ...]
     served: int  # nodes that get an agent
 
     @property
     def wanted(self) -> tuple[Json, ...]:
-        """Return what has to be written, in the order of the release."""
+        """Return the objects to write, in the order of the release."""
         return tuple(one for act, one in self.acts if act is not Act.LEFT)
 
 
 # A value of the installation as people read of it: its path, its sentence, its default.
 
 UNSAID: Any = object()
-"""What stands where there is no default."""
+"""A stand-in for a default that does not exist."""
 
 
 class ChartValue(Frozen):

@@ -1,10 +1,9 @@
 """Addresses of a cluster: what pools give, which node holds what, which container has what.
 
-There are three kinds of facts, each with one owner (docs/decisions/0007-ipam-cells.md). People
-write pools, or the configurations of their networks bring them. Blocks, node leases and borrow
-queues live at the API server and change by compare-and-swap only. Allocation records are a node's
-own, in its journal. ipam/rules decides over these values; ipam/ip_pool.py and ipam/objects.py
-compile the custom resources to them and back.
+There are three kinds of facts (docs/decisions/0007-ipam-cells.md). People write pools, or the
+configurations of their networks bring them. Blocks, node leases and borrow queues live at the API
+server and change by compare-and-swap only. Allocation records are a node's own, in its journal.
+ipam/rules decides over these values; ipam/ip_pool.py and ipam/objects.py make them of documents.
 """
 
 from __future__ import annotations
@@ -134,7 +133,7 @@ class Route(Frozen):
 
 
 class IPPool(Frozen):
-    """An IPPool: a NIC that names it gets one address of each of its families."""
+    """An IPPool: a NicRequest for it gets one address of each IP version that the pool has."""
 
     name: PoolName
     ranges: tuple[IPRange, ...]
@@ -184,7 +183,7 @@ class NodeHolding(Frozen):
 
 
 class Pin(Frozen):
-    """The address that `owner` had last; other pods get it only when no other address is free."""
+    """The address that `owner` had last; pods that may have any address get others first."""
 
     owner: Owner
     offset: int
@@ -278,7 +277,7 @@ class NicRequest(Frozen):
 class AddressRequest(Frozen):
     """A request for all interfaces of a container.
 
-    It gets an address for each of them, or none at all.
+    The container gets addresses for all of them, or none at all.
     """
 
     container: ContainerId
@@ -298,7 +297,7 @@ class AddressAllocation(Frozen):
     gateway: Address | None = None
     cooldown: float = 0.0  # seconds
     owner: Owner | None = None
-    cooling: bool = False  # released, but still in its cool-down, so no other pod gets it
+    cooling: bool = False  # released, and only for its owner until its cool-down ends
     node_slice: Subnet | None = None  # of the node, in pools whose nodes have slices
 
 

@@ -50,8 +50,7 @@ class Toleration(Frozen):
     def covers(self, key: str, value: str, effect: str) -> bool:
         """Return whether the toleration matches a taint; with an unknown operator it matches none.
 
-        It matches as ToleratesTaint does (k8s.io/api core/v1/toleration.go), of devices as
-        devicetoleration.go does.
+        Compare ToleratesTaint in k8s.io/api core/v1/toleration.go; devicetoleration.go for devices.
         """
         equal = self.operator in ("", "Equal") and self.value == value
         fits = self.effect in ("", effect) and self.key in ("", key)
@@ -101,7 +100,7 @@ OVER = ("Succeeded", "Failed")
 class PodState(NamespacedName):
     """One Pod object. Labels and annotations are sorted by name.
 
-    A pod that was deleted and made anew has the same name and another `uid`.
+    A pod that is made anew under the same name has another `uid`.
     """
 
     uid: str
@@ -111,12 +110,12 @@ class PodState(NamespacedName):
     node: str = ""  # empty until it is scheduled
     phase: str = ""  # Pending, Running, Succeeded, Failed, Unknown
     deleting: bool = False  # it was asked to end
-    owner: str = ""  # who makes another pod in its place; of a ReplicaSet without its hash
+    owner: str = ""  # kind and name of its controller; of a ReplicaSet without its hash
     created: str = ""  # RFC 3339, as the API server wrote it
 
     @property
     def controlled(self) -> bool:
-        """Return whether the pod has an owner that replaces it when it ends (ownerReferences)."""
+        """Return whether an ownerReference of the pod names a controller."""
         return bool(self.owner)
 
     @property
@@ -126,7 +125,7 @@ class PodState(NamespacedName):
 
     @property
     def is_static(self) -> bool:
-        """Return whether a file of the node describes the pod; its object is only a mirror."""
+        """Return whether the pod's object is only a mirror of a static pod of the kubelet."""
         return MIRROR in dict(self.annotations)
 
     @property
@@ -196,7 +195,7 @@ def condition(
     """Return a condition with its reason and message.
 
     `before` are the conditions so far: one of the same type and status passes on its time of
-    change, else that is `now`.
+    change. Without one, the time is `now`.
     """
     status: Literal["True", "False"] = "True" if holds else "False"
     same = (each for each in before if (each.type, each.status) == (kind, status))
@@ -210,8 +209,8 @@ def stalled(
 ) -> tuple[Condition, ...]:
     """Return the condition Stalled with a reason and a message, or () if `why` is None.
 
-    kstatus (fluxcd/cli-utils@v1.2.2 pkg/kstatus/status/generic.go) reads it: whoever waits for the
-    object gives up at once. So it is for what only another spec can mend.
+    kstatus (fluxcd/cli-utils@v1.2.2 pkg/kstatus/status/generic.go) then calls the object failed, so
+    the condition is for what only another spec can mend.
     """
     return (condition(before, now, "Stalled", True, why),) if why else ()
 
@@ -242,7 +241,7 @@ _SUFFIXES |= {f"{suffix}i": Fraction(1024) ** (n + 1) for n, suffix in enumerate
 def quantity(text: str) -> Fraction:
     """Return the value of a quantity: 1k is 1000, 500m one half.
 
-    Raise ValueError for another text.
+    Raise ValueError for another text, or for too long or too large a number.
     """
     match = _QUANTITY.fullmatch(text) if len(text) <= _MOST_SIGNS else None
     if not match or not any(c.isdigit() for c in match[1]):

@@ -18,13 +18,13 @@ from kube_rdma.model.pools import FileMount, ShareId
 from kube_rdma.model.settings import PlacedNet
 
 Nonce = NewType("Nonce", str)
-"""Tells one Allocate from every other: lower-case letters and digits, at random."""
+"""A random text that differs for each Allocate call: lower-case letters and digits."""
 
 ContainerId = NewType("ContainerId", str)
 """CNI_CONTAINERID: the sandbox of a pod, never one of its containers. Fresh for each sandbox."""
 
 HeldShare = tuple[str, ShareId]
-"""Resource and id: two resources may use the same ids."""
+"""The resource and the id of a share, for two resources may use the same ids."""
 
 CDI_KIND = "kube-rdma.io/hca"
 SETTINGS_KIND = "kube-rdma.io/settings"
@@ -42,7 +42,7 @@ def cdi_name(shares: tuple[ShareId, ...], nonce: Nonce) -> str:
 
 
 def at_start(nonce: Nonce) -> ContainerId:
-    """Return a container id for the sandbox of a pod without networks, which CNI never names."""
+    """Return the id that a Binding has as `container` if no CNI call made it."""
     return ContainerId(f"start-{nonce}")
 
 
@@ -54,7 +54,7 @@ class Promise(Frozen):
     """The answer to an Allocate call: a CDI device that will stand for these shares.
 
     `replaces`: promises of the same shares that were bound by then. The kubelet allocates for all
-    containers of a pod before its network is attached, so they were another pod's, which is over.
+    containers of a pod before its network is attached, so these were of another pod, now over.
     """
 
     nonce: Nonce
@@ -74,7 +74,7 @@ class Promise(Frozen):
 class Binding(Frozen):
     """The binding of a promised CDI device to the sandbox of a pod.
 
-    It has all that it needs, for the promise may be forgotten first.
+    It repeats what it needs of the promise, which may be forgotten first.
     """
 
     nonce: Nonce
@@ -106,12 +106,11 @@ class RuntimeHook(Frozen):
 
 
 class UsedDevice(Frozen):
-    """An RDMA device that a container can use, by one interface of its pod.
+    """An RDMA device that a container can use, through one interface of its pod.
 
     Without an `interface` it is a card's own, which the container may open: nobody knows yet by
     which of its GIDs. `gid_index` is that of the interface's first address, None without one and on
-    InfiniBand.
-    `place` is for the topology file of its container, None where that is not asked for.
+    InfiniBand. `place` is for the topology file of its container, None where that is not asked for.
     """
 
     name: str
@@ -143,10 +142,7 @@ class Edits(Frozen):
 
 
 class CdiFile(Frozen):
-    """A CDI file of kube-rdma, and `since` when it is known to be there, by the monotonic clock.
-
-    `since` is in seconds.
-    """
+    """A CDI file of kube-rdma, known to be there `since` this second of the monotonic clock."""
 
     nonce: Nonce
     container: ContainerId
@@ -182,7 +178,7 @@ class PodSandbox(Frozen):
 
 
 class MadeContainer(Frozen):
-    """Variables, device files and mounts that a container was made with, by its OCI spec."""
+    """Variables, device files and mounts that a container was made with, as its OCI spec says."""
 
     variables: tuple[tuple[str, str], ...] = ()  # of its first process, from pod, image and CDI
     nodes: tuple[str, ...] = ()  # paths of its device files

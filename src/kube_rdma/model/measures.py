@@ -1,6 +1,6 @@
 """Converts bandwidths and latencies between numbers and the texts that objects have.
 
-An API has no floating point: a bandwidth is a quantity in bit/s (``94.215G``), a latency a
+An API should have no floating point: a bandwidth is a quantity in bit/s (``94.215G``), a latency a
 duration as Go reads it (``2.13us``). Everything else counts in numbers of Gbit/s and microseconds.
 """
 
@@ -28,7 +28,7 @@ Measure = Annotated[str, Meta(max_length=LONGEST, pattern=_MEASURE)]
 _GIGA = 10**9
 _NANOSECONDS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 10**6, "s": 10**9}
 _MOST = 1e12
-"""What pods print is written as no more than that, so each text has an end."""
+"""The largest number that is written; a larger one is written as this one."""
 
 
 def gbps(text: str) -> float:
@@ -52,7 +52,10 @@ def figure_of(text: str) -> float:
 
 
 def bandwidth_text(number: float) -> str:
-    """Return Gbit/s as a quantity of bit/s, in the largest of G, M and k that leaves 1 or more."""
+    """Return Gbit/s as a quantity of bit/s.
+
+    Its suffix is the largest of G, M and k that leaves 1 or more; below 1k it has none.
+    """
     bits = min(number, _MOST) * _GIGA
     for suffix, unit in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if bits >= unit:

@@ -54,7 +54,7 @@ class Durations(Frozen):
 
 
 class MetricNames(StrEnum):
-    """The names of the node's port metrics, besides kube-rdma's own."""
+    """The exporters whose names the node's port metrics have besides kube-rdma's own."""
 
     NODE_EXPORTER = "node-exporter"
     VKE = "vke"
@@ -89,7 +89,7 @@ class DeviceCounters(Frozen):
 
 
 class CounterReadings(Frozen):
-    """The counters of all devices of a namespace.
+    """The counters of all RDMA devices in a network namespace.
 
     `unread` counts files that could not be read or understood.
     """
@@ -171,7 +171,7 @@ class TrafficRate(Frozen):
 
     @property
     def load(self) -> float | None:
-        """Return the busier direction's share of the link, 0 to 1.
+        """Return the busier direction's share of the link, 1 for all of it.
 
         Return None if no rate, or no speed of the link, is known.
         """

@@ -28,7 +28,7 @@ class StartingPoint(StrEnum):
 
 
 class PluginDaemonSet(NamespacedName):
-    """A DaemonSet that looks like a device plugin."""
+    """A DaemonSet, with what tells whether it is a device plugin."""
 
     spec: Document  # as it was read
     owner: tuple[str, str] | tuple[()] = ()  # kind and name of its controller, empty without one
@@ -139,7 +139,7 @@ class TakeoverPlan(Frozen):
 
 
 class SharingPod(NamespacedName):
-    """A pod on a node that asks for extended resources, with how it has them."""
+    """A pod that has extended resources of a node, by claims or by the device plugin."""
 
     asked: Mapping[str, int]  # by resource the most that one container asks for
     by_claim: frozenset[str] = frozenset()  # had by claims; the others by the device plugin

@@ -1,6 +1,6 @@
 """Names of RDMA addresses: Services that ask for them, pods with addresses, EndpointSlices.
 
-names/rules decides over these values. Those of EndpointSlices have the shape of the wire
+names/rules decides over these values. Values of EndpointSlices have the shape of the wire
 (discovery.k8s.io/v1), so names/cluster decodes and writes them as they are.
 """
 
@@ -34,7 +34,7 @@ class SlicePort(StatusPart):
 
 
 class NamingService(NamespacedName):
-    """A Service with the annotation PODS."""
+    """A Service with the annotation kube-rdma.io/pods."""
 
     uid: str
     annotations: tuple[tuple[str, str], ...] = ()
@@ -45,7 +45,7 @@ class NamingService(NamespacedName):
 
 
 class PodInterface(Frozen):
-    """An interface of a pod with an RDMA card, by the pod's annotation."""
+    """An interface of a pod with a card or an RDMA device, read from the pod's annotation."""
 
     network: str  # namespace/name
     card: CardId | None
@@ -102,7 +102,7 @@ class NamesWorld(Frozen, dict=True):
 
 
 class EndpointConditions(StatusPart):
-    """The state of an endpoint; DNS has the addresses of those that are ready."""
+    """The state of an endpoint; DNS has the addresses of ready endpoints."""
 
     ready: bool | None = None
     serving: bool | None = None

@@ -3,9 +3,9 @@
     policy ─► contract_of ─► operator/rules/driver_sets
     nodes, pods ─► operator/rules/upgrade ─► acts
 
-Rows of contracts at the end are NVIDIA's operator's at its tags: manifests/sta(g|t)e-ofed-driver
-and state_ofed.go of Mellanox/network-operator. An image's name and version tell the row, as no
-field of a policy does.
+The contracts at the end are those of NVIDIA's operator at its tags: manifests/sta(g|t)e-ofed-driver
+and state_ofed.go of Mellanox/network-operator. An image's name and version tell its contract, as
+no field of a policy does.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ DRIVER_FIELDS = "kube-rdma.io/driver-fields"  # annotation of drivers' pods: ano
 
 
 class DrainPolicy(Frozen):
-    """The holders of RDMA shares that may be evicted; the others are waited for.
-
-    Words and defaults are kubectl's.
-    """
+    """The rule for which holders of RDMA shares may be evicted; the others are waited for."""
 
     selector: str = ""  # a label selector of pods, "" for all
     force: bool = False  # also pods that no controller would make anew
@@ -44,7 +41,7 @@ class UpgradePolicy(Frozen):
 
     @property
     def drains(self) -> DrainPolicy | None:
-        """Return the policy's drain if the operator evicts pods at all, else None."""
+        """Return the policy's drain if upgrades are automatic, else None."""
         return self.drain if self.automatic else None
 
 
@@ -138,7 +135,7 @@ class Evict(Frozen):
 
 
 class EndDrivers(Frozen):
-    """Act: end drivers' pods of a node, those on top first; their DaemonSets make new ones."""
+    """Act: end drivers' pods of a node, from the top down; their DaemonSets make new ones."""
 
     node: str
     pods: tuple[DriverPod, ...]
@@ -173,10 +170,7 @@ class UpgradeState(Frozen):
 
 
 class ComponentName(StrEnum):
-    """The parts of a NicClusterPolicy, by their names in its status, in the order of v0.1.0.
-
-    Later releases put the SR-IOV plugin behind the shared one.
-    """
+    """The parts of a NicClusterPolicy, by their names in its status."""
 
     DRIVER = "state-OFED"
     DEVICE_PLUGIN = "state-RDMA-device-plugin"
@@ -239,7 +233,7 @@ class PeerDriverSection(Frozen):
 
 
 class PolicyNote(Frozen):
-    """A remark that a field of a policy has no effect, or another than people may think."""
+    """A remark that a field of a policy has no effect, or one that people may not expect."""
 
     path: tuple[str | int, ...]  # below spec
     sentence: str  # it names the field
@@ -278,10 +272,7 @@ class ClusterPolicy(Frozen):
 
 
 class PolicyNode(Frozen):
-    """A node as its labels describe it, by which a driver's image is chosen.
-
-    A field is "" where the label is missing.
-    """
+    """A node with the labels by which a driver's image is chosen; "" stands for a missing one."""
 
     name: str
     architecture: str = ""  # amd64
@@ -309,7 +300,7 @@ class ComponentStatus(Frozen):
 
 
 class DaemonSetProgress(Frozen):
-    """The number of pods of a DaemonSet that are wanted and available, by the API server."""
+    """How many pods of a DaemonSet are wanted and available, as its status says."""
 
     desired: int = 0
     available: int = 0
@@ -424,8 +415,8 @@ _SINCE = (((24, 4), OF_26), ((5, 7), OF_23))
 def contract_of(image: ComponentImage) -> DriverContract:
     """Return the DriverContract of an image, by its name, else by its version.
 
-    A digest says no version: then doca-driver is of the last release, and mofed of the one before.
-    An image of another name, as people build them, is of 0.1.0 unless its version is a later one's.
+    A digest says no version: then doca-driver has the last contract, and mofed the one before. An
+    image of another name, as people build them, has the first unless its version is 5.7 or later.
     """
     if image.image == _FIRST_NAME:
         return OF_0_1

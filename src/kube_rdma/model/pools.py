@@ -59,7 +59,7 @@ class FunctionSettings(Frozen):
 
 
 class FunctionPlace(Frozen):
-    """The number of a virtual function at its physical function, counted from 0."""
+    """The place of a virtual function: its physical function, and its number there, from 0."""
 
     physical: PlannedHostLink
     pci: PciAddress  # of the physical function, which finds it under another name or index
@@ -71,7 +71,7 @@ FunctionReports = tuple[tuple[FunctionPlace, FunctionSettings], ...]
 
 
 class SetFunction(Frozen):
-    """Set up a virtual function through its physical one, which stays on the node.
+    """Set up a virtual function through its physical one, which has to be on the node.
 
     `previous` has the same fields as `wanted`, as they were before. It is done when the physical
     function reports what is wanted. The link of the function may be on the node or in the pod.
@@ -85,7 +85,7 @@ class SetFunction(Frozen):
 class ResetFunction(Frozen):
     """Give a virtual function its previous settings back.
 
-    It changes nothing if the physical function has none of this number: settings go with it.
+    It changes nothing if no virtual function has this number: its settings went with it.
     """
 
     place: FunctionPlace
@@ -95,11 +95,11 @@ class ResetFunction(Frozen):
 class RebindFunction(Frozen):
     """Bind the driver of a virtual function anew, so that it takes the GUIDs that it was given.
 
-    Its RDMA device and its link, wherever they are, end with the binding. They are made anew on the
-    node, with another name and index, and found by `pci`. It is done when the RDMA device has the
-    node GUID `guid`. It is undone by the same with the `previous` GUID, all ones for none, after
-    ResetFunction and before GiveBackLink. The undoing is done only when the RDMA device is on the
-    node too.
+    Its RDMA device and its link, wherever they are, end with the old binding. They are made anew on
+    the node, maybe with another name and index, and found by `pci`. It is done when the RDMA device
+    has the node GUID `guid`. It is undone by the same with the `previous` GUID, all ones for none,
+    after ResetFunction and before GiveBackLink. The undoing is done only when the RDMA device is on
+    the node too.
     """
 
     pci: PciAddress
@@ -143,7 +143,7 @@ class RdmaLimits(Frozen):
 
 
 class DeviceLimits(Frozen):
-    """The limits of a pod for an RDMA device, which has this name now."""
+    """The limits of a pod for an RDMA device, by the present name of the device."""
 
     device: str
     limits: RdmaLimits
@@ -217,7 +217,7 @@ class Preference(StrEnum):
 
 
 class Serving(StrEnum):
-    """The API of the kubelet by which pods get the cards of a pool; on one node it is only one.
+    """The API of the kubelet by which pods get the cards of a pool on a node.
 
     PLUGIN: shares of the device plugin. CLAIMS: devices of slices, for ResourceClaims and for the
     resource's own name (KEP-5004); the plugin stays registered and lists no share.
@@ -286,7 +286,7 @@ class ExtraInfo(Frozen):
 
 
 class PoolSpec(Frozen):
-    """A pool as a document asks for it; the mode says what it leaves unsaid (None).
+    """A pool as a document asks for it; the mode decides shares, bind, attach and prefer if None.
 
     `source` is its place in the document (file, line), for messages. Without selectors every card
     that the mode can take belongs to the pool; with several, a card belongs to it by any of them.
@@ -343,7 +343,7 @@ class Pool(Frozen, dict=True):
 
     @cached_property
     def index(self) -> Mapping[ShareId, Share]:
-        """Return the shares by id, computed only once, for each Allocate asks for them."""
+        """Return the shares by id, computed only once, as each Allocate asks for them."""
         return MappingProxyType({share.id: share for share in self.shares})
 
     @property
@@ -353,7 +353,7 @@ class Pool(Frozen, dict=True):
 
 
 class Offer(Frozen):
-    """The offer of a resource to the kubelet: its shares, and which calls to make.
+    """The offer of a resource to the kubelet: its shares, and which calls the kubelet makes.
 
     The calls are settled at registration, so a change of them registers anew.
     """
@@ -384,7 +384,7 @@ class Grant(Frozen):
 
 
 class DeviceInfo(Frozen):
-    """The facts for CNI plugins about a granted PCI function; `physical` is a virtual one's."""
+    """The facts of a granted PCI function for CNI plugins; `physical` is that of a virtual one."""
 
     pci: PciAddress
     rdma_devices: tuple[str, ...]
@@ -438,7 +438,7 @@ class FunctionsPlan(Frozen):
 
 
 class MadeFunctions(Frozen):
-    """A record that the agent has made the virtual functions of a card since this boot.
+    """A record that the agent has made the virtual functions of a card in this boot.
 
     `begun`: it has begun to make them, and they may have no drivers yet.
     """
@@ -499,9 +499,9 @@ class PolicyAtNode(SparsePart):
     generation: int
     """generation is the metadata.generation of the policy that the agent has seen."""
     outcome: PolicyOutcome = field(name="state")
-    """state is applied, pending, refused or overruled. pending: it waits. refused: the node cannot
-    do it, or a policy of the same priority contradicts it. overruled: a policy of higher priority,
-    or the node's own file, says otherwise.
+    """state is applied, pending, refused or overruled. pending: the node waits. refused: the node
+    cannot do what the policy says, or a policy of the same priority says otherwise. overruled: a
+    policy of higher priority, or the node's own file, says otherwise.
     """
     sentence: Sentence = field(name="message", default="")
     """message is why the policy is not applied. Left out: it is applied."""

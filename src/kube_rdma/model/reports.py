@@ -27,7 +27,7 @@ from kube_rdma.model.pools import PolicyAtNode
 
 
 class ReportedNeighbour(kubernetes.SparsePart):
-    """The port of a switch that a port is plugged into, as the switch itself says it."""
+    """The switch port that a card's port is plugged into, as the switch itself says it."""
 
     switch: kubernetes.Word
     """switch is the name of the switch, or its chassis ID if it tells no name. Example: leaf-1."""
@@ -72,8 +72,8 @@ class ReportedPort(kubernetes.SparsePart):
     Example: 400G.
     """
     rate_gbps: float | None = None
-    """rateGbps is the old form of rate, in Gbit/s; it goes with the next release. Agents of the
-    release before write it.
+    """rateGbps is the old form of rate, in Gbit/s; it is removed in the next release. Agents of the
+    previous release write it.
     """
     netdev: kubernetes.Word | None = None
     """netdev is the network interface of the port, of Ethernet or IPoIB. Left out: the node sees
@@ -115,12 +115,13 @@ class ReportedCard(kubernetes.SparsePart):
     numa_node: int | None = None
     """numaNode is the NUMA node that the card is near to. Left out: it is not known."""
     ports: Annotated[tuple[ReportedPort, ...], Meta(max_length=16)] = ()
-    """ports are the ports of the card's RDMA devices. Left out: the node sees no RDMA device of it.
+    """ports are the ports of the card's RDMA devices. Left out: the node sees no RDMA device of the
+    card.
     """
     reasons: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=8)] = ()
-    """reasons are why the card cannot be given to pods; of a healthy card without resources, which
-    name in a selector is probably meant to be its own. Left out: the card is healthy. Example: no
-    port is ACTIVE; port 1 is DOWN (Disabled).
+    """reasons are why the card cannot be given to pods. For a healthy card without resources they
+    say which name in a selector was probably meant for the card. Left out: the card is healthy.
+    Example: no port is ACTIVE; port 1 is DOWN (Disabled).
     """
     gone: bool | None = None
     """gone is true if a pool had the card and the node no longer has it. Left out: the card is
@@ -136,8 +137,8 @@ class ReportedCard(kubernetes.SparsePart):
     Left out: none. Example: [192.0.2.7].
     """
     rail: int | None = None
-    """rail is the rail of the card, as pools of addresses by rail count it, from 0. Left out: it
-    has none, or an agent of an older release wrote the report. Example: 3.
+    """rail is the rail of the card, as pools of addresses by rail count it, from 0. Left out: the
+    card has no rail, or an agent of an older release wrote the report. Example: 3.
     """
     driver: kubernetes.Word = ""
     """driver is the kernel driver of the card's function. Left out: no function, or none is bound.
@@ -158,7 +159,7 @@ class ReportedPool(kubernetes.SparsePart):
     """mode is how the pool gives its cards to pods: hca, exclusive, shared, shared-multi or sriov.
     """
     shares: int
-    """shares is how many shares the agent tells the kubelet of, healthy or not."""
+    """shares is how many shares the pool has, healthy or not."""
     healthy: int
     """healthy is how many of these shares are healthy; the kubelet gives no others to pods."""
     cards: int
@@ -174,7 +175,7 @@ class ReportedPool(kubernetes.SparsePart):
         return self.serve == "claims"
 
     def __str__(self) -> str:
-        """Return resource and shares as ``rdma/hca 1000/1000``, with ``by claims`` if so."""
+        """Return resource and shares: ``rdma/hca 1000/1000``, or ``rdma/hca 8/8 by claims``."""
         way = " by claims" if self.by_claims else ""
         return f"{self.resource} {self.healthy}/{self.shares}{way}"
 
@@ -196,8 +197,8 @@ class NodeReport(kubernetes.SparsePart):
     version: kubernetes.Word = field(name="agentVersion")
     """agentVersion is the version of kube-rdma that the agent of the node has. Example: 0.1.0."""
     cards: Annotated[tuple[ReportedCard, ...], Meta(max_length=256)] = ()
-    """cards are all cards of the node's pools, and other RDMA cards that could be used. Where there
-    is no room for all, unhealthy ones are kept before others.
+    """cards are all cards of the node's pools, and other RDMA cards that could be used. If there is
+    no room for all cards, healthy ones are left out first.
     """
     rejected: Annotated[tuple[ReportedCard, ...], Meta(max_length=64)] = ()
     """rejected are RDMA cards that no pool has and that cannot be used, with the reasons. Left out:
@@ -218,8 +219,8 @@ class NodeReport(kubernetes.SparsePart):
     pools that name one card. Left out: none.
     """
     rerouted: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=64)] = ()
-    """rerouted are pods whose default route leads through an interface of a network, which they
-    may have asked for. Left out: none. Example: train/worker-0 by net1.
+    """rerouted are pods whose default route leads through an interface of a network, whether they
+    asked for this route or not. Left out: none. Example: train/worker-0 by net1.
     """
     omitted: int = 0
     """omitted is how many cards had no room in cards and rejected. Left out: none."""
@@ -228,11 +229,11 @@ class NodeReport(kubernetes.SparsePart):
     """
     metrics: kubernetes.Sentence = ""
     """metrics is why the agent does not serve its metrics, as when another program has the port.
-    Left out: it serves them, or is not to.
+    Left out: the agent serves its metrics, or they are off.
     """
     renew_time: kubernetes.Word = ""
-    """renewTime is when the agent last wrote the report, in RFC 3339. It does so every few minutes,
-    also without a change. Left out: an agent of an older release wrote it.
+    """renewTime is when the agent last wrote the report, in RFC 3339. The agent writes it every few
+    minutes, also without a change. Left out: an agent of an older release wrote it.
     """
 
     @property
@@ -242,7 +243,7 @@ class NodeReport(kubernetes.SparsePart):
 
     @property
     def left_out(self) -> tuple[ReportedCard, ...]:
-        """Return usable cards in no pool that a selector was probably meant to name."""
+        """Return the usable cards that no pool has, but a selector was probably meant to name."""
         return tuple(c for c in self.cards if c.reasons and not (c.resources or c.gone))
 
     @property
@@ -252,7 +253,7 @@ class NodeReport(kubernetes.SparsePart):
 
 
 class ReportSummary(kubernetes.SparsePart):
-    """The columns of kubectl."""
+    """The columns that kubectl shows for a NodeReport."""
 
     cards: int
     """cards is how many cards the pools of the node have, cards that are gone included."""
@@ -295,23 +296,25 @@ class ExpectedCable(kubernetes.SparsePart):
     port: int = 1
     """port is the number of the port on the card. Default: 1."""
     switch_port: kubernetes.Word = ""
-    """switchPort is the port of the switch. Left out: any port of it. Example: Ethernet1/1."""
+    """switchPort is the port of the switch. Left out: any port of that switch. Example:
+    Ethernet1/1.
+    """
 
 
 class NodeReportSpec(kubernetes.SparsePart):
     """The expectations of an administrator about a node; kube-rdma fabric accept writes them."""
 
     cabling: Annotated[tuple[ExpectedCable, ...], Meta(max_length=256)] = ()
-    """cabling are the cables that the node is to have; another one that is seen is reported as a
-    fault. Left out: any cable will do.
+    """cabling are the cables that the node is to have; a card whose cable leads elsewhere is
+    reported. Left out: any cable will do.
     """
 
 
 class NodeReportObject(kubernetes.StatusPart):
     """NodeReport says which RDMA cards a node has, what its agent offers, and what is wrong.
 
-    The agent of the node writes it, but for its spec. It has the name of its node, and is deleted
-    with it.
+    The agent of the node writes the status. A NodeReport has the name of its node, and is deleted
+    with the node.
     """
 
     api_version: Literal["kube-rdma.io/v1alpha1"]
@@ -355,7 +358,7 @@ class ChosenNodes(Frozen):
 
 
 class Workload(Frozen):
-    """A DaemonSet or a Deployment; only those of agents and of a controller have a role."""
+    """A DaemonSet or a Deployment; it has a role if it runs agents or a controller."""
 
     role: ProgramRole | None  # None: not judged, or of another program
     namespace: str
@@ -442,7 +445,7 @@ class ClusterEvent(Frozen):
 
 
 class WaitingPod(kubernetes.NamespacedName):
-    """A pod that has not started."""
+    """A pod in phase Pending."""
 
     node: str = ""
     resources: tuple[str, ...] = ()  # the extended ones that it asks for
@@ -496,12 +499,12 @@ class ClusterFacts(Frozen, dict=True):
 
     @property
     def is_unreported(self) -> bool:
-        """Return whether agents write NodeReports, and the kind NodeReport is not installed."""
+        """Return whether agents are to write NodeReports, but that kind is not installed."""
         return "NodeReport" in self.missing and any(w.reports for w in self.workloads or ())
 
     @property
     def hides_cards(self) -> bool:
-        """Return whether nothing is known of the nodes' cards, though agents report them."""
+        """Return whether no NodeReport could be read, or agents cannot write any."""
         return self.is_unreported or any(one.part == "NodeReport" for one in self.not_seen)
 
 
@@ -535,10 +538,7 @@ class GridCard(Frozen):
 
 
 class GridRow(Frozen):
-    """A node in the grid, with its cards by PCI address.
-
-    Rails are numbered in this order without a policy.
-    """
+    """A node in the grid, with its cards in the order of their ids."""
 
     node: str
     cards: tuple[GridCard, ...]

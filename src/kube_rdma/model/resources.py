@@ -15,11 +15,11 @@ from kube_rdma.model.names import PublishedName
 from kube_rdma.model.reports import NodeReport
 
 NAMED_LIKE_RDMA = ("rdma", "hca", "roce", "infiniband", "efa")
-"""Parts of the names of resources that count where no node reports its pools."""
+"""Parts of names by which resources that kube-rdma does not know count as RDMA resources."""
 
 
 class HeldShares(Frozen):
-    """An extended resource that an unfinished pod asks for; `node` is "" while the pod waits."""
+    """An extended resource that an unfinished pod asks for; `node` is "" until it is scheduled."""
 
     namespace: str
     node: str
@@ -67,16 +67,16 @@ class NamespaceQuota(Frozen):
     resource: str
     hard: int
     used: int
-    idle: str = ""  # the key and its object, where such a key counts nothing
+    idle: str = ""  # "KEY of ResourceQuota NAME" for a key that Kubernetes does not count
 
 
 class AgentFacts(Frozen):
-    """The facts that all agents share and that matter to a pod: settings of their workloads."""
+    """The facts about agents that matter to a pod, read from the settings of their workloads."""
 
     # The namespaces whose networks all pods may name, where agents keep networks to their
     # namespaces; None: agents keep none.
     global_namespaces: tuple[str, ...] | None = None
-    image: str = ""  # which their nodes have
+    image: str = ""  # of one of them
     networks: bool = False  # they give pods networks, and lift the limit of locked memory
 
 

@@ -1,6 +1,6 @@
-"""Defines what an administrator says that programs on a fabric should use, and topology facts.
+"""Defines settings that an administrator gives to programs on a fabric, and topology facts.
 
-The profile is a part of a pool (model/pools), for a pool's cards are ports of one fabric. The
+FabricProfile is a part of a pool (model/pools), for a pool's cards are ports of one fabric. The
 module pools/documents/node_policy reads it, attach/rules/settings writes it for the containers that
 hold shares.
 """
@@ -38,7 +38,7 @@ class PlacedNet(Frozen):
 class PciFacts(Frozen):
     """A PCI function or bridge, with texts as in the files of sysfs, "" for a missing one.
 
-    `link_speed` and `link_width` are the most that its end and the port above it can both do;
+    `link_speed` and `link_width` are the most that the function and the port above it both support;
     0 lanes: not known.
     """
 
@@ -54,7 +54,7 @@ class PciFacts(Frozen):
 class Processor(Frozen):
     """The kind of all processors of the machine; `arch` as NCCL calls it: x86_64, arm64, ppc64.
 
-    Family and model are those of the kernel (/proc/cpuinfo), and of x86 alone.
+    Family and model are as in /proc/cpuinfo, and for x86 alone.
     """
 
     arch: str
@@ -64,7 +64,7 @@ class Processor(Frozen):
 
 
 class TopologyFacts(Frozen):
-    """The facts for NCCL's topology file: PCI functions, processors and their masks."""
+    """The facts for NCCL's topology file: PCI functions, processors, CPU masks of NUMA nodes."""
 
     functions: Mapping[PciAddress, PciFacts] = field(default_factory=dict)
     masks: Mapping[int, str] = field(default_factory=dict)  # cpumap of the kernel

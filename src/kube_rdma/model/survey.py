@@ -55,7 +55,7 @@ class Survey(Frozen):
         return frozenset(filter(None, (*ports, *netdevs)))
 
     def with_neighbours(self, known: Mapping[str, str]) -> Survey:
-        """Return the Survey with the neighbours of ports, by device and number: ``mlx5_0/1``."""
+        """Return the Survey with the neighbours of ports; `known` has keys like ``mlx5_0/1``."""
 
         def told(one: Device) -> Device:
             ports = (replace(p, neighbour=known.get(f"{one.name}/{p.number}")) for p in one.ports)
@@ -66,14 +66,14 @@ class Survey(Frozen):
     def with_uses(self, uses: Mapping[str, Use]) -> Survey:
         """Return the Survey with new uses of interfaces, given by the interfaces' names.
 
-        Of a function that has one of the names, interfaces without a name there get no use (None).
+        Other interfaces of the same functions get no use (None).
         """
         return self.with_netdevs(uses, lambda one: replace(one, use=uses.get(one.name)))
 
     def with_netdevs(self, names: Container[str], change: Callable[[Netdev], Netdev]) -> Survey:
-        """Return the Survey with `change` made to all interfaces of some functions.
+        """Return the Survey with a change of each function that has an interface in `names`.
 
-        These functions have an interface of one of `names`.
+        All interfaces of such a function are changed.
         """
         functions = (
             replace(one, netdevs=tuple(map(change, one.netdevs)))

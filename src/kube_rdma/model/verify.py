@@ -89,7 +89,7 @@ class PerftestRow(Frozen):
 
 
 class PairOutcome(Frozen):
-    """The result of a client against a server on one rail, or why it failed."""
+    """What a client measured against a server on one rail, or why that failed."""
 
     client: str  # titles of pods
     server: str
@@ -100,7 +100,7 @@ class PairOutcome(Frozen):
     failure: str = ""  # why
 
     def standing(self, *, latency: bool) -> PerftestRow | None:
-        """Return the row that counts as the pair's result: highest bandwidth, or lowest latency."""
+        """Return the row with the highest bandwidth, or the lowest latency; None without rows."""
         choose = min if latency else max
         return choose(self.rows, key=lambda row: row.figure, default=None)
 
@@ -203,7 +203,7 @@ class PairProof(Frozen):
 class BandwidthPlan(Frozen):
     """The measurements of a BandwidthCheck, and what is good enough.
 
-    It measures running pods, which `selector` chooses, or copies of the pod `template`.
+    The check measures running pods, which `selector` chooses, or copies of the pod `template`.
     """
 
     run: PerftestRun
@@ -221,7 +221,7 @@ class BandwidthPlan(Frozen):
 
 
 class BandwidthHistory(Frozen):
-    """The times of a check's last run, by which the next one is due."""
+    """The facts about a check's last run that decide when the next one is due."""
 
     generation: int
     began: datetime
@@ -248,9 +248,7 @@ class PairEntry(StatusPart, kw_only=True):
     server: Word
     """server is the pod that answers: its node if it is a copy, else namespace/name."""
     rail: int
-    """rail is the place of the measured devices among those of the pods that have most, counted
-    from 0.
-    """
+    """rail is the rail of the measured devices, counted from 0."""
     devices: Annotated[tuple[Word, ...], Meta(max_length=2)] = ()
     """devices are the RDMA devices of client and server, in this order. Example: [mlx5_0, mlx5_1].
     """
@@ -260,8 +258,8 @@ class PairEntry(StatusPart, kw_only=True):
     Examples: 94.215G, 2.13us.
     """
     figure: float | None = None
-    """figure is the old form of measured, in Gbit/s or microseconds; it goes with the next release.
-    Controllers of the release before write it.
+    """figure is the old form of measured, in Gbit/s or microseconds; it is removed in the next
+    release. Controllers of the previous release write it.
     """
     rating: Rating
     """rating is ok, slow (measured misses a limit) or failed (nothing was measured)."""
@@ -297,23 +295,25 @@ class SuspectEntry(StatusPart, kw_only=True):
     do not count.
     """
     median_measured: Measure | None = None
-    """medianMeasured is the median of what its bad pairs measured: a quantity of bit/s, with
-    latency: true a duration. Left out: at least half of them failed. Example: 12.4G.
+    """medianMeasured is the median of what the bad pairs of the suspect measured: a quantity of
+    bit/s, with latency: true a duration. Left out: at least half of these pairs failed. Example:
+    12.4G.
     """
     median_due: Measure | None = None
-    """medianDue is the median of the limits that its bad pairs missed, in the form of
-    medianMeasured. Left out: at least half of them failed. Example: 80G.
+    """medianDue is the median of the limits that the bad pairs of the suspect missed, in the form
+    of medianMeasured. Left out: at least half of these pairs failed. Example: 80G.
     """
     median: float | None = None
-    """median is the old form of medianMeasured, in Gbit/s or microseconds; it goes with the next
-    release.
+    """median is the old form of medianMeasured, in Gbit/s or microseconds; it is removed in the
+    next release.
     """
     due: float | None = None
-    """due is the old form of medianDue, in Gbit/s or microseconds; it goes with the next release.
+    """due is the old form of medianDue, in Gbit/s or microseconds; it is removed in the next
+    release.
     """
     why: Sentence = ""
-    """why is the most frequent failure of its bad pairs, if at least half of them failed. With a
-    single bad pair it is the reason of that one. Otherwise it is empty.
+    """why is the most frequent failure of the suspect's bad pairs, if at least half of these
+    failed. With a single bad pair, why is the reason of that pair. Otherwise why is empty.
     """
 
 
@@ -350,7 +350,7 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
     start_time: Word | None = None
     """startTime is when the last run began, in RFC 3339. Example: 2026-11-22T12:00:00Z."""
     completion_time: Word | None = None
-    """completionTime is when the last run ended, in RFC 3339. Left out: it is under way."""
+    """completionTime is when the last run ended, in RFC 3339. Left out: a run is under way."""
     pairs_measured: int = 0
     """pairsMeasured is how many pairs the last run with figures measured, failed ones included.
     Each client, server and rail is one pair.
@@ -360,7 +360,7 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
     pairs_failed: int = 0
     """pairsFailed is how many of these pairs have no figure."""
     pairs_unmeasured: int = 0
-    """pairsUnmeasured is how many further pairs were not measured, as the time of that run was
+    """pairsUnmeasured is how many further pairs were not measured, because the time of that run was
     over.
     """
     lowest_measured: Measure | None = None
@@ -372,12 +372,12 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
     out: no pair has a figure. Examples: 97.66G, 3.4us.
     """
     lowest: float | None = None
-    """lowest is the old form of lowestMeasured, in Gbit/s or microseconds; it goes with the next
-    release.
+    """lowest is the old form of lowestMeasured, in Gbit/s or microseconds; it is removed in the
+    next release.
     """
     highest: float | None = None
-    """highest is the old form of highestMeasured, in Gbit/s or microseconds; it goes with the next
-    release.
+    """highest is the old form of highestMeasured, in Gbit/s or microseconds; it is removed in the
+    next release.
     """
     suspects: Annotated[tuple[SuspectEntry, ...], Meta(max_length=MOST_NAMES)] = ()
     """suspects are the probable causes of bad pairs: first cards, then nodes, rails and pairs.
@@ -390,13 +390,13 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
     the first 500 are listed.
     """
     conditions: Annotated[tuple[Condition, ...], Meta(max_length=16)] = ()
-    """conditions are Complete and Well. Complete is True while no run is under way. Well is True if
-    the last run measured all that it had to and each pair is good.
+    """conditions are Complete and Well. Complete is True when a run has ended. Well is True if the
+    last run measured everything and each pair is good.
     """
 
     @property
     def history(self) -> BandwidthHistory | None:
-        """Return the facts that decide when the next run is due; None for unreadable times."""
+        """Return the facts that decide when the next run is due; None without readable times."""
         try:
             began = datetime.fromisoformat(self.start_time or "")
             ended = datetime.fromisoformat(self.completion_time) if self.completion_time else None
@@ -409,7 +409,7 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
         return BandwidthHistory(self.observed_generation, began, ended, hindered, refused)
 
     def figures_of(self, generation: int) -> dict[PairKey, float]:
-        """Return the measured figures by pair; {} if they are of another generation of the spec."""
+        """Return figures by client, server and rail; {} if they are of another generation."""
         if self.figures_generation != generation:
             return {}
         pairs = (

@@ -1,1 +1,1 @@
-"""A pod's further networks: what the runtime calls for, the plan, its Steps, what came of them."""
+"""A pod's further networks: what is asked for, the plan, its Steps, what came of them."""

@@ -34,10 +34,7 @@ class NetworkKind(StrEnum):
 
 
 class InterfaceAddress(Frozen):
-    """An address of an interface in the pod, with the prefix length and gateway of its subnet.
-
-    A network's document gives it, a pool, or a card that brings it along.
-    """
+    """An address of an interface in the pod, with the prefix length and gateway of its subnet."""
 
     address: Address
     prefix: int
@@ -45,7 +42,7 @@ class InterfaceAddress(Frozen):
 
 
 class NetworkRoute(Frozen):
-    """A route that an interface of a pod should get; without `via` it leads over the gateway."""
+    """A route that an interface of a pod should get; `via` None: the gateway, unless `onlink`."""
 
     to: Subnet
     via: Address | None = None
@@ -81,7 +78,7 @@ class Network(Frozen):
     accept_ra: bool = False  # routers may configure it by their advertisements
 
     # Its addresses.
-    rails: tuple[int, ...] = ()  # only for cards of these rails; empty: a pool has any card's
+    rails: tuple[int, ...] = ()  # only for cards of these rails; empty: for any card
     pools: tuple[PoolName, ...] = ()
     static: tuple[InterfaceAddress, ...] = ()  # given besides those of pools
     yields_to: tuple[str, ...] = ()  # fields of an ask whose addresses replace `static`
@@ -96,7 +93,7 @@ class Network(Frozen):
 
 
 class AskedAddress(Frozen):
-    """An address that a pod asks for; the pool's prefix length counts before `prefix`."""
+    """An address that a pod asks for; `prefix` counts only where no pool of addresses does."""
 
     address: Address
     prefix: int | None = None
@@ -135,7 +132,7 @@ class MatchedEntry(Frozen):
 
     @property
     def mac(self) -> str | None:
-        """Return the MAC that the pod's request or the network sets.
+        """Return the MAC that the pod's request sets, else the network's.
 
         None means the card's own, or one that the kernel chooses.
         """
@@ -145,7 +142,8 @@ class MatchedEntry(Frozen):
 class LinkWays(Frozen):
     """The node's routes over a link, and its routing rules for packets from the link's addresses.
 
-    Routes that the kernel or router advertisements make again by themselves are left out.
+    Routes that the kernel or router advertisements make, or that have several next hops, are left
+    out.
     """
 
     name: str
@@ -265,7 +263,7 @@ class AttachmentKey(Frozen):
 
 
 class GidTable(Frozen):
-    """The GID table of a device: its entries, and how many there can be."""
+    """The number of entries in the GID table of a device, and how many of these are used."""
 
     device: str
     size: int

@@ -46,10 +46,10 @@ class ConfFile(Frozen):
 
 
 class ConfPlan(Frozen):
-    """The changes to the folder of CNI configuration; none if nothing is to write or to remove."""
+    """The changes to make to the folder of CNI configuration, and what was found there."""
 
     wiring: Wiring
-    default: str = ""  # the file that the runtime takes before it
+    default: str = ""  # the first file of others, which the runtime takes; "" for none
     writes: tuple[ConfFile, ...] = ()
     removes: tuple[str, ...] = ()
     readers: tuple[tuple[str, str], ...] = ()  # annotations of meta-plugins, with the product
@@ -151,7 +151,7 @@ class Dns(Frozen):
 class CniResult(Frozen):
     """The result of an ADD. As an answer it holds only what kube-rdma made.
 
-    The encoder puts it behind the previous result, of which every field is kept as it was.
+    The encoder adds it to the previous result.
     """
 
     links: tuple[CniInterface, ...] = ()
@@ -171,7 +171,7 @@ class CniAttachment(Frozen):
 
 
 class Call(Frozen):
-    """One CNI call, decoded. A field that the verb has no use for is empty."""
+    """One CNI call, decoded."""
 
     verb: Verb
     version: str

@@ -77,7 +77,7 @@ NETWORKS: Mapping[NetworkKind, type[Network]] = MappingProxyType({of.kind: of fo
 
 
 def partition_of(network: Network) -> int | None:
-    """Return the InfiniBand partition that the document names, if its kind can have one."""
+    """Return the InfiniBand partition that a network's document names, None without one."""
     if isinstance(network, IpoibNetwork | IbSriovNetwork | CardNetwork):
         return network.pkey
     return None

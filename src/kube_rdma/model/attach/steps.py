@@ -2,9 +2,8 @@
 
 attach/rules/plan makes a tuple of Steps for each interface. attach/executor runs them, by
 adapters/kernel/pod/steps or, for CallPlugin, adapters/cni/plugins. A Step names what it found by
-what stays: interface indexes, the inode of the namespace, PCI addresses; names are only what it
-wants. Every one but CallPlugin may be run again after it was done, and every one may be undone
-although it was never run.
+what stays, if there is such a thing: interface indexes, PCI addresses. Every one but CallPlugin may
+be run again after it was done, and every one may be undone although it was never run.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 from kube_rdma.model.pools import RebindFunction, ResetFunction, SetFunction
 
 Mark = NewType("Mark", str)
-"""What a link of kube-rdma carries as its alias (IFLA_IFALIAS): ``kube-rdma <attachment>``."""
+"""The alias of a link that kube-rdma made (IFLA_IFALIAS): ``kube-rdma <attachment>``."""
 
 
 class VirtualKind(StrEnum):
@@ -30,7 +29,7 @@ class VirtualKind(StrEnum):
 
 
 class MakeLink(Frozen):
-    """Make a virtual link inside the pod, in one message: parent, kind, name, MTU, MAC, mark.
+    """Make a virtual link inside the pod.
 
     `mode` is the kind's own word (bridge, private, vepa, passthru; l2, l3, l3s). `pkey` is for
     IPoIB. The parent is on the node, or `inside`: taken into the pod under the name that `parent`
@@ -50,14 +49,14 @@ class MakeLink(Frozen):
 
 
 class TakeLink(Frozen):
-    """Move a card's own link into the pod and rename it, in one message.
+    """Move a card's own link into the pod and rename it.
 
     Undoing restores the state in which it was found: name, MTU, MAC, up or down, and the
     `addresses` that somebody gave it, with their length. It also restores the `routes` of the node
     over it, in whatever table, and the `rules` for packets from its addresses. `pci` finds the link
     again on either side, also when the pod's namespace went and the kernel gave it back under
-    another name. A link without a function is found by its index alone. `soft` are the soft RDMA
-    links that stand on it, name and kind: the kernel removes them with the move.
+    another name. Of a link without a function two of index, MAC and name have to agree. `soft` are
+    the soft RDMA links that stand on it, name and kind: the kernel removes them with the move.
 
     With `active` the link of an InfiniBand function is taken only when its port is ACTIVE; the wait
     for that has a limit. The Step is refused when neither the card nor the subnet manager brings
@@ -89,7 +88,7 @@ class Probe(Frozen):
     """Ask the network of an Ethernet link whether somebody has an address that the pod will get.
 
     It comes before AddAddress and is not undone. It is refused with the MAC that answers; silence
-    for 300 ms is consent (RFC 5227, section 2.1; RFC 4862, section 5.4).
+    for 300 ms is consent.
     """
 
     name: InterfaceName
@@ -110,7 +109,7 @@ class AddRoute(Frozen):
     `onlink`: `via` is reached through the link although it is in no subnet of it. `metric` 0 is the
     one that the kernel chooses. In a GiveBackLink it is a route of the node.
 
-    It replaces a route of the same destination, table and metric, whoever's that was. So a pod's
+    It replaces a route of the same destination, table and metric, whoever made that. So a pod's
     default route is taken from the cluster's interface when the pod asks for that.
     """
 
@@ -173,10 +172,9 @@ class AwaitPartition(Frozen):
 
 
 class AwaitGid(Frozen):
-    """Wait for a while until a device lists a GID for an address; without it verbs cannot use that.
+    """Wait for a while until a device lists a GID for an address, which verbs need to use it.
 
-    The Step is not undone. It is refused with the number of used entries when the device's table is
-    full.
+    The Step is not undone. It is refused if the device's table is full, and fails if no GID comes.
     """
 
     device: str
@@ -226,17 +224,16 @@ Step = _LinkStep | _AddressStep | MakeRdma | MoveRdma | AwaitPartition | AwaitGi
 
 
 class RemoveLink(Frozen):
-    """Remove a link of this name from the pod if it has `mark`; what stands on it goes too."""
+    """Remove a link of this name from the pod if it has `mark`."""
 
     name: InterfaceName
     mark: Mark
 
 
 class RemoveLinks(Frozen):
-    """Remove several links of the pod at once, each as RemoveLink says.
+    """Remove several links of the pod, each as RemoveLink says.
 
-    All go in one message if the pod has no other link of kube-rdma; one by one takes some 20 ms
-    each.
+    They go in one message where that removes no others, which is faster.
     """
 
     links: tuple[RemoveLink, ...]
@@ -249,7 +246,7 @@ class GiveBackLink(Frozen):
     already, under another name: the kernel brings it back when a namespace ends. The move itself
     drops its addresses, routes and sysctls (__dev_change_net_namespace, net/core/dev.c). It gets
     the `addresses`, `routes` and `rules` back that it had on the node. A route that a link cannot
-    have while it is down is left out then, as the kernel left it out.
+    have while it is down is left out then.
     """
 
     link: PlannedHostLink

@@ -1,7 +1,7 @@
 """ResourceClaims: what they ask for, what they hold, and what became of it on a node and in pods.
 
-adapters/cluster/kinds/resource_api reads them, claims/rules/verdicts judges those that wait, and
-claims/rules/prepare books those that are allocated. Fields are those of resource.k8s.io/v1
+adapters/cluster/kinds/resource_api reads them, claims/rules/verdicts judges waiting claims, and
+claims/rules/prepare books allocated ones. Fields are those of resource.k8s.io/v1
 (k8s.io/api v0.36.3, resource/v1/types.go).
 """
 
@@ -25,7 +25,7 @@ SLOTS = "slots"
 
 
 class ClaimRequest(Frozen):
-    """A request for devices in a claim, or one choice of its `firstAvailable`."""
+    """A request for devices in a claim, or one choice of a request's `firstAvailable`."""
 
     name: str  # of a choice parent/choice
     device_class: str
@@ -74,7 +74,7 @@ class AllocationResult(Frozen, rename="camel"):
 
     @property
     def slots(self) -> int | None:
-        """Return the slots that a claim takes of a shared device of kube-rdma's driver, or None."""
+        """Return how many slots of a shared device the claim takes; None if the result has none."""
         consumed = self.capacity.get(SLOTS, self.capacity.get(f"{DRIVER}/{SLOTS}"))
         return None if consumed is None else math.ceil(consumed)
 
@@ -238,12 +238,12 @@ class ClaimDevice(Frozen):
 
     @property
     def source(self) -> str:
-        """Return the device for messages, by its claim and its request."""
+        """Return a text that names the device's claim and request, for messages."""
         return f"claim {self.claim}: request {self.share.request}"
 
 
 class PreparedClaim(Frozen):
-    """A record of the agent: a claim that it has told the kubelet is prepared."""
+    """A record of the agent: a claim that it has prepared for the kubelet."""
 
     claim: ClaimName
     shares: tuple[ClaimShare, ...]
@@ -289,7 +289,7 @@ class ClaimUse(Frozen):
 
 
 class PodClaims(NamespacedName):
-    """A pod with its claims, without those that do not exist yet."""
+    """A pod with its claims; a claim from a template is missing until it exists."""
 
     uid: str
     # Pairs of the name in the pod and that of the ResourceClaim; both are the same for a claim that
@@ -314,7 +314,7 @@ class ClaimWorld(Frozen):
 
 
 class Reason(StrEnum):
-    """The reason why a device cannot be allocated, in the order of the scheduler's checks."""
+    """The reason why a device cannot be allocated, in the order of the checks."""
 
     POOL_INCOMPLETE = "poolIncomplete"
     POOL_INVALID = "poolInvalid"
@@ -347,7 +347,7 @@ class DeviceVerdict(Frozen):
 
 
 class ClaimOutcome(StrEnum):
-    """The outcomes of a claim on a node, the worst first, which is the order of the page."""
+    """The outcomes of a claim on a node, the worst first."""
 
     REFUSED = "refused"  # the scheduler gives up, on every node
     NOT_MET = "notMet"

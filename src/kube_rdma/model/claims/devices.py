@@ -62,7 +62,7 @@ class DeviceSlice(Frozen):
 class DeviceAttribute(Frozen, omit_defaults=True):
     """The value of a device's attribute; the field of its type is set.
 
-    No field is set for a type that Kubernetes 1.36 does not read by default, such as a list.
+    No field is set for a value of another type, such as a list.
     """
 
     string: str | None = None
@@ -89,7 +89,7 @@ Attributes = Mapping[str, DeviceAttribute]
 
 
 class TaintEffect(StrEnum):
-    """The effect of a device's taint on claims; other drivers may write further ones."""
+    """The effect of a device's taint on claims."""
 
     NONE = "None"  # it only informs
     NO_SCHEDULE = "NoSchedule"  # no new claim gets the device
@@ -100,7 +100,7 @@ class DeviceTaint(Frozen, rename="camel", omit_defaults=True):
     """A taint of a device."""
 
     key: str
-    effect: str  # a TaintEffect, or another driver's text
+    effect: str  # a TaintEffect, or another text
     value: str = ""
     time_added: str = ""  # RFC 3339; empty until the API server has set it
 
@@ -122,10 +122,7 @@ class CapacityPolicy(Frozen, rename="camel", omit_defaults=True):
 
 
 class DeviceCapacity(Frozen, rename="camel", omit_defaults=True):
-    """The amount of something that a device has.
-
-    Without a policy it is a fact to select by.
-    """
+    """The amount of something that a device has."""
 
     value: Fraction
     request_policy: CapacityPolicy | None = None
@@ -231,7 +228,7 @@ class OfferedCard(Frozen):
 
 
 class DeviceHealth(Frozen):
-    """The health of a device, which the kubelet writes into the status of pods that hold it."""
+    """The health of a device, as the agent reports it to the kubelet."""
 
     pool: str
     device: str
