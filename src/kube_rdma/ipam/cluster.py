@@ -1,8 +1,8 @@
 """Blocks, borrow queues and node leases at the API server: their kinds, and IpamObjects.
 
 `IpamObjects` does what the effects of ipam/rules/effects ask of the API server; values of
-model/ipam go in and out. A read raises Unavailable without an answer. A write returns the object as
-stored, or None if it was not done or its outcome is unknown: then read, and decide again.
+model/ipam go in and out. A read raises Unavailable without an answer. `write_…` return the object
+as stored, or None if it was not written or that is unknown: then read, and decide again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kube_rdma.ipam.objects import IPPoolStatus, LeaseSpec
 from kube_rdma.model import ipam
 
 _POOL = ObjectCodec(ip_pool.decode, ip_pool.encode)
-# Their status counts what nodes hold, so it is older after a restore that lost some of that.
+# Their status counts what nodes hold, so an older one can show that etcd was restored.
 IP_POOL = replace(
     own_kind("IPPool", "ippools", _POOL, ObjectCodec.of(IPPoolStatus)),
     is_listed_in_doubt=True,
@@ -55,7 +55,7 @@ S = TypeVar("S")
 
 
 def stored_block(stored: Stored[ipam.Block, None]) -> ipam.Block:
-    """Return the block of an IPBlock object; raise Broken if the name is that of another block."""
+    """Return the block of an IPBlock; raise Broken if the object has another block's name."""
     if stored.name != stored.spec.key.name:
         raise Broken(
             f"IPBlock {stored.name}, spec.first: {stored.spec.key.address(0)} of network "
@@ -76,7 +76,7 @@ def borrow_queue(stored: Stored[ipam.IPPool, IPPoolStatus]) -> ipam.BorrowQueue:
 def lease(stored: Stored[LeaseSpec, None]) -> ipam.NodeLease:
     """Return the node lease that a Lease object describes.
 
-    Raise Refused where it was edited, or is not the lease of a node for IPAM.
+    Raise Refused if it cannot be understood, or is not the lease of a node for IPAM.
     """
     notes = dict(stored.annotations)
     return objects.lease(stored.name, stored.spec, notes, ipam.Version(stored.version))
@@ -85,7 +85,7 @@ def lease(stored: Stored[LeaseSpec, None]) -> ipam.NodeLease:
 class IpamObjects:
     """A client for the objects of IPAM at the API server.
 
-    `namespace` is where the leases of the nodes are.
+    `namespace` is the namespace of the nodes' leases.
     """
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
@@ -95,7 +95,7 @@ class IpamObjects:
     async def block(self, key: ipam.BlockKey) -> ipam.Block | None:
         """Return the block with this key, None where the API server has no such IPBlock.
 
-        Raise Refused or Broken for a garbled one.
+        Raise Refused or Broken for a garbled one, Unavailable without an answer.
         """
         stored = await self._cluster.get(IP_BLOCK, key.name)
         return stored_block(stored) if stored else None
@@ -124,15 +124,15 @@ class IpamObjects:
         await self._drop(IP_BLOCK, seen.key.name, "", seen.version)
 
     async def lease(self, node: ipam.NodeName) -> ipam.NodeLease | None:
-        """Return the lease of a node, None where it has none; raise Refused for an edited one."""
+        """Return a node's lease, None without one; raise Refused if it cannot be understood."""
         stored = await self._cluster.get(LEASE, objects.lease_name(node), self._namespace)
         return lease(stored) if stored else None
 
     async def write_lease(self, written: ipam.NodeLease) -> ipam.NodeLease | None:
         """Create the Lease of a node lease without a version, else replace exactly its version.
 
-        Return it as stored; None where it was not written or that is unknown. Raise Refused where
-        the API server refused it.
+        Return the lease as stored; None where it was not written or that is unknown. Raise Refused
+        where the API server refused it.
         """
         name = objects.lease_name(written.node)
         spec = objects.lease_spec(written)
@@ -146,15 +146,15 @@ class IpamObjects:
         await self._drop(LEASE, objects.lease_name(seen.node), self._namespace, seen.version)
 
     async def borrow_queue(self, name: ipam.PoolName) -> ipam.BorrowQueue:
-        """Return the borrow queue of a pool; an empty one without version if there is no pool."""
+        """Return the borrow queue of a pool; an empty one without version for a missing pool."""
         stored = await self._cluster.get(IP_POOL, name)
         return borrow_queue(stored) if stored else ipam.BorrowQueue(name)
 
     async def write_borrow_queue(self, written: ipam.BorrowQueue) -> ipam.BorrowQueue | None:
-        """Replace the borrow queue in a pool's status if the pool still has this version.
+        """Replace the borrow queue in a pool's status if the pool still has the queue's version.
 
         The rest of the status stays. Return the queue as stored, None where it was not written or
-        that is unknown. Raise Refused where the API server refused it.
+        that is unknown. Raise Unavailable if the pool cannot be read, Refused for a refusal.
         """
         current = await self._cluster.get(IP_POOL, written.pool)
         if current is None or current.version != written.version:
@@ -169,8 +169,8 @@ class IpamObjects:
     ) -> Stored[S, None] | None:
         """Create an object if `version` is None, else replace exactly that version.
 
-        Return it as stored; None where it was not written or that is unknown. Raise Refused where
-        the API server refused it.
+        Return the object as stored; None where it was not written or that is unknown. Raise Refused
+        where the API server refused it.
         """
         if version is None:
             return await _outcome(self._cluster.create(kind, wanted))
@@ -189,7 +189,7 @@ class IpamObjects:
 
 
 async def _outcome(writing: Awaitable[S]) -> S | None:
-    """Return the object as it was written; None where writing it was Unavailable.
+    """Return the result of a write; None where the write raised Unavailable.
 
     Raise Refused where the API server refused it.
     """

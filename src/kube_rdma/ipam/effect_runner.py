@@ -1,9 +1,9 @@
 """Carries out the effects of operations in ipam/rules/agent and ipam/rules/reclaim.
 
 The rules rely on this: a read of the API server that fails throws Unavailable into its operation.
-A garbled block reads as None. A write to the API server never raises: everything but a plain
-success is None. The client closes the connection to a server that is silent (kube_client/silence),
-so no answer can come later. The outcome of such a write is unknown, which is None too.
+A garbled block reads as None. An operation sees no error of a write to the API server: everything
+but a plain success is None. The client closes the connection to a server that is silent
+(kube_client/silence). The outcome of such a write is unknown, which is None too.
 
 The journal and the clock that the runner needs are here too.
 """
@@ -41,13 +41,13 @@ _SPREAD = 0.1  # seconds over which operations that wait for the same change go 
 class AddressJournal:
     """The journal of the addresses of one node.
 
-    Only `put`, `remove` and `refuse_foreign` are for the event loop; the others block.
+    Only `put`, `remove` and `refuse_foreign` are for the event loop; the other methods block.
     """
 
     def __init__(self, disk: Folder) -> None:
         """Read the journal; raise Broken if it cannot be relied on, Unavailable on disk failure.
 
-        It cannot if a record is unreadable, or if it has records and not its own id.
+        A journal with an unreadable record, or with records and without an id, is not reliable.
         """
         journal = Journal(disk, ADDRESSES)
         self._threads = ThreadPoolExecutor(_THREADS, "addresses")
@@ -66,14 +66,14 @@ class AddressJournal:
     async def put(self, effect: Put) -> None:
         """Write a container's addresses into the journal, durably.
 
-        Raise Unavailable if the disk fails.
+        Raise Unavailable if the disk fails, or another version of kube-rdma wrote the old record.
         """
         await self._records.put(effect.record.container, effect.record)
 
     async def remove(self, effect: Remove) -> None:
         """Remove a container's record from the journal, durably.
 
-        Raise Unavailable if the disk fails.
+        Raise Unavailable if the disk fails, or another version of kube-rdma wrote the record.
         """
         await self._records.remove(effect.container)
 
@@ -90,7 +90,7 @@ class AddressJournal:
         await self._records.refuse_foreign(*self._records.foreign_names)
 
     def _create_id(self, path: str) -> ipam.JournalId:
-        """Create, store and return the id of a new journal."""
+        """Create, store and return the id of a new journal; raise Broken if it has records."""
         _refuse(self._records.foreign)  # the id may be in one of them
         if self.records:
             raise Broken(
@@ -111,25 +111,20 @@ def _refuse(faults: Sequence[Broken]) -> None:
 
 
 def boot_time() -> float:
-    """Return the seconds of CLOCK_BOOTTIME, which also counts while the machine is suspended.
-
-    So no right to give addresses outlives its time.
-    """
+    """Return the seconds of CLOCK_BOOTTIME, which also counts while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class IpamTiming(Frozen):
-    """The intervals of IPAM, in seconds, with its clock.
-
-    kube_client limits single calls by their silence.
-    """
+    """The intervals of IPAM, in seconds, with its clock."""
 
     agreed: ipam.Timing = field(default_factory=ipam.Timing)  # the same for nodes and controller
     clock: Callable[[], float] = boot_time
     tick: float = 1.0  # until the next round of a node's upkeep, while work is left
-    # For which an idle node does not look at `clock`: timers stop while the machine is suspended.
+    # The longest pause of an idle node between two looks at `clock`: timers of the process stop
+    # while the machine is suspended.
     longest: float = 200.0
-    gc_interval: float = 5.0  # from one round of the controller to the next
+    gc_interval: float = 5.0  # from the end of one round of the controller to the next
     pause: Callable[[int], float] = full_jitter  # after so many failures, counted from 0
 
 
@@ -143,7 +138,7 @@ class EffectRunner:
     """The runner of the IPAM operations of one node or controller.
 
     `own` are handlers of effects that IpamObjects does not serve. `refusal` is the API server's
-    last refusal to write a block; None as soon as it writes one.
+    last refusal to write a block; None since the last block that was written.
     """
 
     def __init__(
@@ -176,7 +171,7 @@ class EffectRunner:
     async def run(self, operation: Effects[T]) -> T:
         """Run an operation: carry out each effect it yields, send it the answer, return its result.
 
-        Errors of effects are raised inside the operation, and its own errors here.
+        A KubeError of an effect is raised inside the operation; errors of the operation come out.
         """
         try:
             effect = next(operation)
@@ -214,10 +209,10 @@ class EffectRunner:
             raise Unavailable(str(error)) from error
 
     async def _block(self, key: ipam.BlockKey) -> ipam.Block | None:
-        """Return a block; None where there is none, or it is garbled.
+        """Return a block; None where it is missing or garbled, or the API server refuses the read.
 
-        To create a garbled one fails, so the node's holding in it stays uncertain. An error would
-        stop the operation for all other blocks until a person repairs this one.
+        An error would stop the operation for all other blocks until a person repairs this one. To
+        create a block that exists fails, so the node's holding in it stays uncertain.
         """
         try:
             return await self._objects.block(key)
@@ -243,7 +238,7 @@ class EffectRunner:
         return written
 
     async def _attempt(self, writing: Awaitable[T]) -> T | None:
-        """Return the result of a write; None where the outcome is unknown; raise only Refused."""
+        """Return the result of a write; None for any KubeError but Refused, which is raised."""
         try:
             return await writing
         except Refused:

@@ -1,9 +1,8 @@
 """Runs the controller's side of IPAM, and looks at all its objects for `kube-rdma ip`.
 
-run_gc         four watches, and a round of rules/reclaim every few seconds, in the leader; two
-               at a time do no harm
-take_snapshot  the objects, read once, of which `states` and `findings` are shown
-find_holders   one address, which `free` takes from its holders
+`run_gc` runs a round of rules/reclaim every few seconds, from four watches; two controllers at once
+do no harm. `take_snapshot` reads all objects once, of which `states` and `findings` are shown.
+`find_holders` finds one address, which `free` takes from its holders.
 """
 
 from __future__ import annotations
@@ -49,7 +48,8 @@ async def run_gc(
 ) -> None:
     """Revoke the rights of nodes that are gone and free their addresses, until cancelled.
 
-    Tidy blocks and borrow queues too. `namespace` is where the leases of the nodes are.
+    Delete empty blocks, mend labels, and remove stale borrow requests too. `namespace` is the
+    namespace of the nodes' leases.
     """
     timing = timing or IpamTiming()
     pools = Mirror(
@@ -96,9 +96,9 @@ async def run_gc(
 async def _do(
     runner: EffectRunner, events: Events, operation: Effects[None], about: About, fault: str
 ) -> bool:
-    """Run an operation of the controller; return False where it failed, for another try.
+    """Run an operation of the controller; return False if a KubeError ended it.
 
-    If there is a `fault`, report it as an Event instead of running the operation.
+    If there is a `fault`, report it as an Event instead of running the operation: return False.
     """
     if fault:
         return events.failed(about, fault)
@@ -116,7 +116,7 @@ async def _do(
 class Snapshot(Frozen):
     """All IPAM objects of a cluster as they were read once, with nodes and faults.
 
-    `subpools` lacks pools that cannot be used, and objects that cannot be read are left out;
+    `subpools` lacks pools that cannot be used. IPAM objects that cannot be understood are left out.
     `faults` name both.
     """
 
@@ -175,7 +175,7 @@ async def take_snapshot(cluster: Cluster) -> Snapshot:
 
 
 def states(snapshot: Snapshot) -> tuple[PoolState, ...]:
-    """Return the state of every pool: usage, holders, requests and remarks."""
+    """Return the state of every pool: usage, holders, borrow requests and notes."""
     pool_states = []
     for name, pool in sorted(snapshot.pools.items()):
         parts = snapshot.subpools.get(name, ())
@@ -251,7 +251,7 @@ def _holders(parts: tuple[Subpool, ...], snapshot: Snapshot) -> Iterator[Holder]
 
 
 class HeldAddress(Frozen):
-    """An IP address with its block and the nodes that hold it; `risk` warns of its release."""
+    """An IP address with its block and the nodes that hold it; `risk` warns of freeing it."""
 
     address: ipam.Address
     bit: ipam.Bits
@@ -263,7 +263,7 @@ class HeldAddress(Frozen):
 async def find_holders(cluster: Cluster, network: str, address: ipam.Address) -> HeldAddress:
     """Return an IP address with its block and the nodes that hold it.
 
-    Raise Refused where no node holds it.
+    Raise Refused where no node holds it, Broken if its IPBlock has another block's name.
     """
     key, bit = key_of(ipam.NetworkName(network), address)
     stored = await cluster.get(kinds.IP_BLOCK, key.name)
@@ -292,7 +292,7 @@ async def find_holders(cluster: Cluster, network: str, address: ipam.Address) ->
 
 
 async def free(cluster: Cluster, held: HeldAddress) -> None:
-    """Remove an address from all nodes that hold it in its block.
+    """Free an address in its block, whichever nodes hold it.
 
     Raise Conflict (an Unavailable) where the block has changed since it was read.
     """

@@ -1,8 +1,8 @@
 """Reads the ``"ipam": {…}`` block of a CNI configuration, and says what it means here.
 
-Configurations for whereabouts, host-local and static work as they are written. Ranges become an
-IPPool whose name follows from the plugin and the pool's content. So every node and every attachment
-with the same block means the same pool. `notes` are sentences about keys that have no effect here.
+Configurations for whereabouts, host-local and static are read too. Ranges become an IPPool whose
+name follows from the plugin and the pool's content. So every node and every attachment with the
+same block means the same pool. `notes` are sentences about keys that have no effect here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ def _interface(text: str) -> IPv4Interface | IPv6Interface:
 
 
 def _range(text: str) -> WrittenRange:
-    """Parse ``10.0.0.0/24``, host bits ignored as whereabouts does, or ``10.0.0.5-10.0.0.9/24``."""
+    """Return subnet and ends of ``10.0.0.5-10.0.0.9/24``; for ``10.0.0.0/24`` the ends are None.
+
+    Host bits are ignored. Raise ValueError for another text.
+    """
     first, dash, rest = text.partition("-")
     if not dash:
         if "/" not in text:
@@ -49,12 +52,12 @@ def _range(text: str) -> WrittenRange:
 
 
 def _decimal(text: str) -> str:
-    """Return an IPv4 text without leading zeros in its numbers, which whereabouts ignores."""
+    """Return a text of IPv4 without leading zeros in its numbers, and a text of IPv6 as it is."""
     return text if ":" in text else re.sub(r"(?<![0-9])0+(?=[0-9])", "", text)
 
 
 def _length(text: str) -> int:
-    """Parse ``/24`` or ``24``, as whereabouts reads its node_slice_size."""
+    """Parse the length of a subnet, ``/24`` or ``24``; raise ValueError for another text."""
     match = re.fullmatch("/?([0-9]{1,3})", text)
     if match is None:
         raise ValueError(text)
@@ -62,26 +65,23 @@ def _length(text: str) -> int:
 
 
 def _go_address(text: str) -> ipam.Address:
-    """Parse an address as whereabouts does, which ignores leading zeros of IPv4 numbers.
+    """Parse an address, ignoring leading zeros of IPv4 numbers.
 
-    An IPv4-mapped one (``::ffff:10.0.0.1``) is the IPv4 address.
+    An IPv4-mapped address (``::ffff:10.0.0.1``) becomes the IPv4 address.
     """
     written = words.address(_decimal(text))
     return getattr(written, "ipv4_mapped", None) or written
 
 
 def _network(text: str) -> ipam.Subnet:
-    """Parse the destination of a route; address bits beyond its length are dropped, as CNI does.
-
-    Raise ValueError for another text.
-    """
+    """Parse a subnet, ignoring bits beyond its length; raise ValueError for another text."""
     if "/" not in text:
         raise ValueError(text)
     return ip_network(text, strict=False)
 
 
 def _loose_span(text: str) -> ipam.Span:
-    """Parse an entry of `exclude`, an address or a subnet, into a span.
+    """Parse an entry of `exclude` into a span: an address, a subnet, or two ends with a dash.
 
     Raise ValueError for another text.
     """
@@ -147,7 +147,7 @@ class PlainDns(GoTyped):
 
 
 class StaticAddressConf(GoTyped):
-    """An entry of addresses in the ipam block of static or whereabouts, with its gateway."""
+    """An entry of addresses in the ipam block of the plugin static or whereabouts."""
 
     address: WithLength = Field(examples=["10.0.0.10/24"])
     gateway: words.IpAddress | None = None
@@ -172,7 +172,7 @@ class WhereaboutsRange(GoTyped):
 
 
 class Whereabouts(WhereaboutsRange):
-    """The ipam block of the plugin whereabouts, with all keys that the plugin reads."""
+    """The ipam block of the plugin whereabouts."""
 
     type: Literal["whereabouts"]
     ip_ranges: Many[WhereaboutsRange] = Field((), alias="ipRanges")
@@ -183,7 +183,7 @@ class Whereabouts(WhereaboutsRange):
     enable_overlapping_ranges: bool = True
     network_name: words.Label | None = None
     node_slice_size: SliceSize | None = None
-    # Any: read by whereabouts, without effect here; of a pool no gateway is ever given.
+    # Any: keys without effect here; no pod gets the gateway of a pool.
     leader_lease_duration: Any = None
     leader_renew_deadline: Any = None
     leader_retry_period: Any = None
@@ -247,7 +247,7 @@ class Static(GoTyped):
 
 
 class KubeRdmaIpam(GoTyped):
-    """The ipam block of the plugin kube-rdma-ipam: one pool, or one for each rail."""
+    """The ipam block of the plugin kube-rdma-ipam: pools by rail, and a pool for other rails."""
 
     type: Literal["kube-rdma-ipam"]
     pool: words.Label | None = Field(None, examples=["rail-0"])
@@ -272,18 +272,18 @@ _CLUSTER_WIDE = (
 
 
 class IpamConf(Frozen):
-    """The meaning of an ipam block; if all is empty the interface gets no address."""
+    """The meaning of an ipam block: pools, addresses, routes and DNS settings of an interface."""
 
     pools: tuple[tuple[int | None, ipam.PoolName], ...] = ()  # by rail; None: for every other rail
     pool: ipam.IPPool | None = None  # to create, made from the block's own ranges
-    addresses: tuple[LinkAddress, ...] = ()  # set as they are, besides those of the pool
+    addresses: tuple[LinkAddress, ...] = ()  # set as they are, besides addresses of pools
     routes: tuple[LinkRoute, ...] = ()
     dns: Dns | None = None
     notes: tuple[str, ...] = ()
-    yields: bool = False  # addresses that a pod asks for by runtimeConfig or args replace these
+    yields: bool = False  # addresses that a pod asks for replace `addresses`
 
     def pool_for(self, rail: int | None) -> ipam.PoolName | None:
-        """Return the pool for an interface of this rail, else the one for every other rail."""
+        """Return the name of the pool for an interface of this rail; None without one."""
         if self.pool:
             return self.pool.name
         names = dict(self.pools)
@@ -291,7 +291,7 @@ class IpamConf(Frozen):
 
 
 def load(document: Document) -> IpamConf:
-    """Return what the ipam block of a configuration means; raise Refused with all faults."""
+    """Return what the ipam block of a configuration means; raise Refused if it has faults."""
     conf = document.value
     block = conf.get("ipam") if isinstance(conf, dict) else None
     kind = block.get("type", 0) if isinstance(block, dict) else 0
@@ -309,10 +309,9 @@ def load(document: Document) -> IpamConf:
 
 
 def foreign(document: Document) -> str:
-    """Return the IPAM plugin of others that a configuration names; "" if kube-rdma reads the block.
+    """Return the IPAM plugin that a configuration names, if kube-rdma does not know it; else "".
 
-    A name that resembles one of kube-rdma's types is probably a typing error, and `load` refuses
-    it.
+    A name that resembles a known one is probably a typing error: return "", for `load` refuses it.
     """
     block = document.value.get("ipam") if isinstance(document.value, dict) else None
     kind = block.get("type") if isinstance(block, dict) else None
@@ -323,10 +322,9 @@ def foreign(document: Document) -> str:
 def requested_addresses(
     args: Iterable[tuple[str, str]], ips: Iterable[str], where: str
 ) -> tuple[ipam.Address, ...]:
-    """Return the addresses that a pod asks for, by IP in CNI_ARGS and `ips` of its annotation.
+    """Return the addresses in `ips` and in values of the key IP of `args`, each once.
 
-    Both come with or without a length, which is replaced by the pool's. Raise Refused for a text
-    that is no address.
+    A prefix length is left out. Raise Refused for a text that is no address; `where` is its place.
     """
     texts = [text for key, value in args if key == "IP" for text in value.split(",")]
     addresses = []
@@ -352,7 +350,8 @@ def nic_request(
 ) -> ipam.NicRequest | None:
     """Return the request to the pools for one interface; None if it takes no address of a pool.
 
-    Raise Refused for a rail without a pool, for addresses without a pool, and for two of a family.
+    Raise Refused if no pool is for the rail, for addresses without a pool, or for two addresses of
+    a family.
     """
     where = f"interface {interface}"
     name = conf.pool_for(rail)
@@ -455,7 +454,7 @@ def _host_local(document: Document) -> IpamConf:
 def _subnets(
     sets: tuple[tuple[HostLocalRange, ...], ...], document: Document
 ) -> tuple[ipam.Subnet, ...]:
-    """Return the subnet of each range; raise Refused for empty sets and missing subnets."""
+    """Return the subnet of each range; raise Refused if a subnet is missing, or a set is empty."""
     subnets = [each.subnet for group in sets for each in group]
     problem = ""
     if not sets:
@@ -471,9 +470,9 @@ def _subnets(
 
 
 def _gateway(subnet: ipam.Subnet, gateway: ipam.Address | None) -> ipam.Address | None:
-    """Return the gateway of a host-local range; None without one, or outside of the subnet.
+    """Return the gateway of a host-local range; None for one outside of the subnet.
 
-    By default it is the first address of the subnet, as for host-local.
+    By default it is the second address of a subnet, if that has more than two.
     """
     if gateway is not None:
         return gateway if gateway in subnet else None
@@ -506,9 +505,9 @@ def _kube_rdma(document: Document) -> IpamConf:
 
 
 def _with_pool(base: IpamConf, draft: ipam.IPPool, document: Document) -> IpamConf:
-    """Return the configuration with the pool that an ipam block of another plugin describes.
+    """Return `base` with the pool that an ipam block of another plugin describes.
 
-    The pool in `draft` still has the plugin's name; without ranges there is none. Raise Refused
+    `draft` is this pool with the plugin's name; if it has no ranges, return `base`. Raise Refused
     with all faults of the pool.
     """
     if not draft.ranges:
@@ -534,11 +533,11 @@ def _with_pool(base: IpamConf, draft: ipam.IPPool, document: Document) -> IpamCo
 
 
 def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> ipam.IPRange:
-    """Return the range that whereabouts would allocate from.
+    """Return the IPRange for an entry of ipRanges, or for the block itself.
 
-    Ends in `range` come first, an end outside is ignored. With node_slice_size a node has a slice
-    of the range, without regard to ends, and all slices are one subnet (whereabouts,
-    pkg/storage/kubernetes, getNodeSlicedRangeAndPoolConfiguration).
+    Ends in `range` overrule range_start and range_end, which are ignored outside of the subnet.
+    A last address before the first one is ignored too. With a node_slice_size that fits, ends have
+    no meaning, and each node has a slice of the subnet.
     """
     assert entry.range is not None
     subnet, first, last = entry.range
@@ -556,7 +555,7 @@ def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> ipam.IPRange:
 
 
 def _one_of_each(subnets: Sequence[ipam.Subnet], what: str) -> list[str]:
-    """Return a note if the plugin would give more than one address of a family from `subnets`."""
+    """Return a note in a list if two of the `subnets` are of one family, else an empty list."""
     if len({subnet.version for subnet in subnets}) == len(subnets):
         return []
     rest = f"from whichever range has room, not one of each {what}"
@@ -574,8 +573,8 @@ def _with_gateway(
 ) -> tuple[tuple[LinkRoute, ...], list[str]]:
     """Return the routes that can be set, and a note for each that is left out.
 
-    A route without gw takes the gateway of its family. It is left out where that is not among the
-    usable `gateways`, but was `configured`.
+    A route without gw takes a gateway of its family. It is left out if such a gateway was
+    `configured`, but none is among the usable `gateways`.
     """
     have = {gateway.version for gateway in gateways if gateway}
     lost = {gateway.version for gateway in configured if gateway} - have

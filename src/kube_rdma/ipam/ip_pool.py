@@ -56,15 +56,15 @@ class PoolSlices(Typed):
 
     prefix: int = Field(ge=1, le=128, examples=[31])
     """prefix is the prefix length of each node's slice. The pods of a node get addresses of its
-    slice alone, with this length. Example: 31.
+    slice alone, with this length unless oneSubnet is true. Example: 31.
     """
     gateway_index: int | None = Field(None, ge=0, le=2**31 - 1)
     """gatewayIndex is the place of the router's address in each slice, counted from 0. No pod gets
-    this address. Left out: the slices have no router. Example: 0.
+    this address. Left out: the router that gateway names, if any. Example: 0.
     """
     nodes: Many[ChosenSlice] = Field((), max_length=MOST_NODES)
     """nodes are the slices of certain nodes. Every other node takes a free slice with its first pod
-    and keeps it as long as its Node object exists. Left out: all nodes take a free one.
+    and keeps it as long as its Node object exists. Left out: all nodes take a free slice.
     """
     one_subnet: bool = False
     """oneSubnet says whether the slices are parts of one subnet. If true, the pod's address has the
@@ -157,19 +157,20 @@ Rail: TypeAlias = Annotated[int, Field(ge=0, le=1023)]
 
 
 class PoolRange(Typed):
-    """A part of a subnet that the pool gives from."""
+    """A part of a subnet from which the pool gives addresses."""
 
     subnet: words.Cidr = Field(examples=["10.0.0.0/24"])
-    """subnet is where the addresses are taken from. Without perNode its prefix length becomes that
-    of the pod's address. Example: 10.0.0.0/24.
+    """subnet is where the addresses are taken from. Its prefix length becomes that of the pod's
+    address, unless perNode divides subnet without oneSubnet. Example: 10.0.0.0/24.
     """
     start: words.IpAddress | None = None
     """start is the first address of subnet that pods can get. Left out: the first of subnet."""
     end: words.IpAddress | None = None
     """end is the last address of subnet that pods can get. Left out: the last of subnet."""
     gateway: words.IpAddress | None = None
-    """gateway is the address of the router of subnet; no pod gets it. Packets from the pod's
-    address leave subnet over it, and routes without gw lead to it. Left out: subnet has no router.
+    """gateway is the address of the router of subnet; no pod gets it. Packets from a pod's address
+    leave subnet over gateway, and routes without gw lead to gateway. Left out: subnet has no
+    router.
     """
     rail: Rail | None = None
     """rail is the rail of the cards whose NICs get these addresses, counted from 0. Left out: for
@@ -177,8 +178,8 @@ class PoolRange(Typed):
     """
     per_node: PoolSlices | None = Field(None, examples=[{"prefix": 31, "gatewayIndex": 0}])
     """perNode gives each node a slice of subnet for itself, for rails that are routed between
-    nodes. Ranges of one family and rail have the same perNode but for nodes. Left out: the nodes
-    share subnet.
+    nodes. Ranges of one family and rail need the same perNode, except its field nodes. Left out:
+    the nodes share subnet.
     """
 
     @field_validator("start", "end", "gateway")
@@ -270,7 +271,7 @@ class IPPoolSpec(Typed):
     )
     """ranges are the subnets, or parts of them, that pods get addresses of. A NIC gets one address
     of each family that the ranges for its rail have. Ranges of one pool cannot overlap. IPv4
-    addresses that end in .0 are left out, but not with perNode.
+    addresses that end in .0 are left out unless perNode is set.
     """
     excludes: Many[words.IpSpan] = Field((), max_length=MOST_EXCLUDES)
     """excludes are addresses that no pod gets: single addresses, subnets, or two ends with a dash.
@@ -282,8 +283,8 @@ class IPPoolSpec(Typed):
     the table of the interface alone. Left out: none.
     """
     block_size: int = Field(32, ge=1, le=MOST_AT_ONCE)
-    """blockSize is the largest number of addresses that a node takes in advance at once. It takes
-    fewer where the pool has few free addresses. Left out: 32.
+    """blockSize is the largest number of addresses that a node takes in advance at once. A node
+    takes fewer if the pool has few free addresses. Left out: 32.
     """
     rest_seconds: int = Field(60, ge=0, le=LONGEST_REST)
     """restSeconds is how many seconds a freed address is left alone before another pod can get it.
@@ -366,7 +367,7 @@ def decode(data: bytes) -> ipam.IPPool:
 
 
 def named(pool: ipam.IPPool, name: str) -> ipam.IPPool:
-    """Return a decoded pool with the name of its object, which its ranges name as their source."""
+    """Return a decoded pool with the name of its object, also in the `source` of its ranges."""
     ranges = tuple(replace(each, source=f"IPPool {name}: {each.source}") for each in pool.ranges)
     return replace(pool, name=ipam.PoolName(name), ranges=ranges)
 
@@ -598,7 +599,7 @@ def translate_cidr_pool(document: Document) -> TranslatedPool:
 
 
 def translate_nv_ip_pool(document: Document) -> TranslatedPool:
-    """Return the IPPool for one of nv-ipam, with notes; raise Refused with its faults."""
+    """Return the IPPool for an IPPool of nv-ipam, with notes; raise Refused with its faults."""
     pool = validate(NvIpPoolObject, document)
     spec = pool.spec
     gateway: dict[str, Value] = {"gateway": str(spec.gateway)} if spec.gateway else {}
@@ -629,7 +630,7 @@ def _made(
 def _index(spec: CidrPoolSpec) -> int | None:
     """Return the index of the gateway in a node's prefix; None without a gateway.
 
-    An index of 0 means none, but in a subnet of two addresses or one.
+    Index 0 means no gateway if the prefix has more than two addresses.
     """
     is_pair = spec.per_node_network_prefix >= spec.cidr.max_prefixlen - 1
     return spec.gateway_index if spec.gateway_index or is_pair else None

@@ -2,10 +2,10 @@
 
 The rules decide (ipam/rules/agent); this program gives them the API server and a clock. Two watches
 show what the API server has: pools with their borrow queues, and the node's blocks. A third shows
-all blocks for a time after the node lacked addresses, or etcd was restored. One task keeps the
+all blocks for a time where the node needs them, as after a restore of etcd. One task keeps the
 node's right to give addresses, one does what no request waits for, and each request is a task of
-its own. The first two wait for news, or for the next moment that has something to do. A caller that
-gives up cancels no request: half of one would leave a borrow request in a queue.
+its own. The first two wait for news, or until something is due. A caller that gives up cancels no
+request: half of one would leave a borrow request in a queue.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class _Pool(Frozen):
 class NodeAddresses:
     """The provider of addresses on one node: ``async with NodeAddresses(node, boot, …) as it``.
 
-    Entering reads the journal; raise Broken if it cannot be relied on, Unavailable if the disk
-    fails. It does not wait for the API server.
+    Entering reads the journal, and does not wait for the API server. It raises Broken if the
+    journal cannot be relied on, Unavailable if the disk fails.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class NodeAddresses:
         self._timing = timing or IpamTiming()
         self._stack = AsyncExitStack()
         self._watching: dict[type[effects.Effect], asyncio.Task[None]] = {}
-        self._outages = self._confirmed = 0  # of watches; how many the last lease came after
+        self._outages = self._confirmed = 0  # of watches: all, those before the last renewal
         self._urgent = asyncio.Event()  # the right has to be renewed or acquired
         self._requests: set[asyncio.Task[Any]] = set()
         self._ready = asyncio.Event()
@@ -140,11 +140,11 @@ class NodeAddresses:
     async def add(self, request: ipam.AddressRequest) -> GrantedAddresses:
         """Allocate all addresses of a request, durably; a container that has some keeps them.
 
-        Raise Refused if a pool, rail or address does not exist, or the pool is full or not for the
-        pod's namespace. Raise it too if the API server refuses to write a block. Raise Unavailable
-        where a later try may succeed, as without contact to the API server or if the disk fails.
-        Raise Broken if the node has lost an address of the container. When the caller gives up, the
-        request goes on to its end: repeat it, or delete.
+        Raise Refused where a person has to act, as for a pool that is missing or full. Raise it too
+        if the API server refuses to write a block. Raise Unavailable where a later try may succeed,
+        as without contact to the API server or if the disk fails. Raise Broken if the node has lost
+        an address of the container, or its journal. When the caller gives up, the request goes on
+        to its end: repeat it, or call `delete`.
         """
         self._refuse_unready()
         for nic in request.nics:
@@ -170,32 +170,33 @@ class NodeAddresses:
     async def delete(
         self, container: ipam.ContainerId, interface: ipam.InterfaceName | None = None
     ) -> None:
-        """Release the container's addresses (of one interface); no error when it has none.
+        """Release the addresses of a container, or of its `interface`; do nothing without any.
 
-        It needs no API server, and a disk that fails does not stop it: see agent.delete.
+        This needs no API server, and a disk that fails does not stop it: see agent.delete.
         """
         await self._serve(agent.delete(self._agent, container, interface))
         self._low.set()
 
     def now(self) -> float:
-        """Return seconds of the clock that `collect` takes.
+        """Return the time for `collect`, in seconds, by the clock of IpamTiming.
 
         Call this before the runtime lists its containers.
         """
         return self._timing.clock()
 
     async def collect(self, living: frozenset[ipam.ContainerId], since: float) -> None:
-        """Release the addresses of containers that are gone: not in `living`, begun before `since`.
+        """Release the addresses of containers that `living` lacks, if recorded before `since`.
 
-        `since` is a time of `now`, when the listing of `living` began.
+        `since` is the time, by `now`, at which the listing of `living` began.
         """
         await self._serve(agent.collect(self._agent, living, since))
         self._low.set()
 
     async def check(self) -> tuple[Broken, ...]:
-        """Return a sentence for each address of a living container that this node has lost.
+        """Return an error for each address of a living container that this node has lost.
 
-        Raise Unavailable or Broken while no address can be given.
+        Return none while every node asks back its addresses after a restore of etcd. Raise
+        Unavailable or Broken while no address can be given.
         """
         self._refuse_unready()
         if self.now() >= self._agent.state.right_until:
@@ -213,7 +214,7 @@ class NodeAddresses:
         return {ipam.PoolName(name): one.value for name, one in self._pools.values.items()}
 
     def _refuse_unready(self) -> None:
-        """Raise Unavailable, or Broken, with the reason why the node may not give addresses yet."""
+        """Raise Unavailable or Broken, with the reason, while the node gives no addresses yet."""
         if not self._ready.is_set():
             why = self._trouble or self._pools.trouble or "it waits for its lease"
             kind = Broken if isinstance(why, Broken) else Unavailable
@@ -232,10 +233,10 @@ class NodeAddresses:
         self._runner.wake()
 
     async def _keep_right(self) -> None:
-        """Renew the node's lease in time, and at once after an outage, until cancelled.
+        """Acquire the node's lease, then renew it in time until cancelled.
 
-        The clock goes on while the machine is suspended. After an outage the lease shows whether
-        etcd or this machine was restored to an earlier state.
+        Renew it at once after an outage of a watch: the lease then shows whether etcd or this
+        machine was restored to an earlier state.
         """
         await self._pools.synced.wait()
         failures, due, outages = 0, self.now(), 0
@@ -286,7 +287,7 @@ class NodeAddresses:
         return True
 
     async def _keep_up(self) -> None:
-        """Run the node's address upkeep again and again, and log which addresses were lost."""
+        """Run `agent.tick` when it has work, and log which addresses were lost, until cancelled."""
         await self._ready.wait()
         failures = 0
         while True:
@@ -350,10 +351,10 @@ class NodeAddresses:
         return self._is_in_trouble() or self._outages != self._confirmed
 
     def _heard(self) -> None:
-        """Count an outage of a watch; after its end have lease and unseen blocks checked.
+        """Count an outage of a watch; after its end, have the lease and hidden blocks checked.
 
-        They show whether etcd was restored to an earlier state. The node's blocks that the watch
-        does not show are read before the node acquires any.
+        Both show whether etcd was restored to an earlier state. Hidden blocks are blocks of the
+        node that the watch does not show.
         """
         if self._is_in_trouble():
             self._outages += 1
@@ -367,7 +368,7 @@ class NodeAddresses:
             self._urgent.set()
 
     def _note_rollback(self) -> None:
-        """Stop granting addresses, as etcd was restored; acquire the lease anew at once."""
+        """Stop granting addresses, as etcd was restored; have the lease acquired anew at once."""
         self._agent.note_rollback(self.now())
         self._urgent.set()
 

@@ -2,8 +2,8 @@
 
 An IPBlock says which node holds which addresses of a block, in texts that people can read with
 kubectl. A node's lease is a coordination.k8s.io Lease; what that kind has no field for stands in
-its annotations. For one that was edited and cannot be read, the error names the field. In a pool's
-status nodes write `wants`, and the controller all the rest.
+its annotations. If an object cannot be understood, the error names the field. In a pool's status
+nodes write `wants`, and the controller all the rest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
 class BlockHolding(kubernetes.SparsePart, forbid_unknown_fields=True):
-    """A node and its part of the block."""
+    """A node and the addresses of the block that it holds."""
 
     node: Annotated[str, Meta(pattern=_NODE, max_length=253)]
     """node is the name of the node."""
@@ -59,7 +59,7 @@ class BlockHolding(kubernetes.SparsePart, forbid_unknown_fields=True):
 
 
 class BlockPin(kubernetes.SparsePart, forbid_unknown_fields=True):
-    """The last address of an owner."""
+    """The address that a pod's interface, or a node for its slice, had last."""
 
     owner: Annotated[str, Meta(max_length=384)]
     """owner is the interface of a pod, as namespace/pod/interface, or a node and its slice, as
@@ -83,14 +83,15 @@ class IPBlockSpec(kubernetes.SparsePart, forbid_unknown_fields=True):
     """
     pins: Annotated[tuple[BlockPin, ...], _EACH] = ()
     """pins are the last addresses of pods of StatefulSets, and the last slices of nodes. A pod or
-    node that comes again gets them back if possible; others get them only when no other is free.
+    node that comes again gets its last ones if possible; others get pinned addresses only when no
+    other is free.
     """
 
 
 class IPBlockObject(kubernetes.StatusPart):
     """IPBlock records which node holds which of 64 addresses of a network.
 
-    Only kube-rdma writes it: a change by hand can give an address to two pods.
+    Only kube-rdma writes IPBlocks: a change by hand can give an address to two pods.
     """
 
     api_version: Literal["kube-rdma.io/v1alpha1"]
@@ -182,7 +183,7 @@ def pin_label(owner: ipam.Owner) -> str:
 
 
 def _cut(name: str) -> str:
-    """Return a name cut to the length of a label's, so that it ends with a letter or a digit."""
+    """Return a name, cut to 63 characters if it is longer: the last one is then z."""
     return name if len(name) <= _LABEL_NAME else f"{name[: _LABEL_NAME - 1]}z"
 
 
@@ -206,7 +207,7 @@ def lease(
 ) -> ipam.NodeLease:
     """Return the node lease that a Lease object stores.
 
-    Raise Refused that names object and annotation where it was edited or is not such a Lease.
+    Raise Refused that names the Lease if it cannot be understood or is not of IPAM.
     """
     if not name.startswith(LEASE_PREFIX):
         remedy = f"Take its label {LEASE_LABEL[0]} away"
@@ -293,7 +294,7 @@ LongText = Annotated[str, Meta(max_length=4096)]  # 64 subnets
 
 
 class IPPoolStatus(kubernetes.StatusPart):
-    """The whole status; nodes write `wants`, the controller all the rest."""
+    """The status of an IPPool: nodes write `wants`, the controller all the rest."""
 
     observed_generation: int = kubernetes.NOT_OBSERVED
     """observedGeneration is metadata.generation of the pool that this status is about. -1: no
@@ -322,8 +323,8 @@ class IPPoolStatus(kubernetes.StatusPart):
     """
     conflicts: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=16 * MOST_CONFLICTS)] = ()
     """conflicts are at most 64 sentences about addresses that two nodes hold by their IPBlocks, and
-    about IPBlocks that cannot be read: until they can, usage stays as it was. Empty: there are
-    none.
+    about IPBlocks that cannot be read. While an IPBlock cannot be read, usage stays as it was.
+    Empty: there are none.
     """
 
 

@@ -1,9 +1,9 @@
 """Reports how full each pool is: in its status, and as an Event when it is nearly full.
 
-It is the controller's other half of IPAM, beside gc.py. Every few seconds it computes each pool's
-status from pools and blocks and writes those that differ. Every agent receives what is written, so
-with thousands of nodes it waits longer after a write. Pools are few and are listed; blocks may be
-as many as nodes, so while it runs a watch shows them.
+It is the controller's other half of IPAM, beside gc.py. Every ten seconds it computes each pool's
+status from pools and blocks and writes what differs. Every agent receives what is written, so with
+thousands of nodes it waits longer after a write. Pools are few and are listed; blocks may be as
+many as nodes, so a watch shows them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Blocks(Frozen):
 class PoolStatusReporter:
     """The writer of the status of each IPPool of a cluster; the caller runs `events`.
 
-    `reported` is called with the usage of each pool by name, at each look.
+    `reported` is called with the usage of each pool by name, at each `report`.
     """
 
     def __init__(
@@ -77,8 +77,7 @@ class PoolStatusReporter:
     def apart(self, written: int) -> float:
         """Return the seconds to wait after writing this many statuses until all are written again.
 
-        Every node that holds addresses reads these changes; statuses are written more seldom where
-        there are many.
+        The wait grows with the number of nodes that hold addresses: each reads these changes.
         """
         holders = max((one.nodes for each in self._usages.values() for one in each), default=0)
         return apart(REPORT_SECONDS, written * holders)
@@ -87,8 +86,7 @@ class PoolStatusReporter:
         """Write the status of each pool whose status has changed; return how many were written.
 
         `edited` restricts this to pools that are new or have another spec, for a person waits for
-        these. A status is only written to the version of the object that it was computed from. So
-        observedGeneration never goes back.
+        these. A status is only written to the version of the object that it was computed from.
         """
         blocks = await self._all_blocks()
         pools = (await self._cluster.see(kinds.IP_POOL_TEXT)).objects
@@ -104,7 +102,7 @@ class PoolStatusReporter:
         return sum(written)
 
     async def _all_blocks(self) -> _Blocks:
-        """Return all blocks from the watch, or list them before the watch has shown all.
+        """Return all blocks from the watch, or from a list before the watch has shown all.
 
         Raise Unavailable if the watch is interrupted, or the API server does not answer.
         """

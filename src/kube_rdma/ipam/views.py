@@ -35,7 +35,7 @@ class PoolState(Frozen):
 
 
 class Holder(Frozen):
-    """A node's share of a pool; `spans` are texts like ``10.0.0.5-10.0.0.9``."""
+    """What a node holds of a pool; `spans` are addresses like ``10.0.0.5-10.0.0.9``."""
 
     node: NodeName
     count: int
@@ -54,7 +54,7 @@ class Migration(Frozen):
 
 
 def pools_page(states: Sequence[PoolState]) -> Page:
-    """Return a line for each pool, family and rail."""
+    """Return the page with a line for each pool, family and rail."""
     if not states:
         return ((Line("There are no pools. Create an IPPool; docs/ip.md has an example."),),)
     rows = (tuple(_rows(state)) for state in states)
@@ -100,7 +100,7 @@ def pools_document(states: Sequence[PoolState]) -> list[dict[str, object]]:
 
 
 def findings_page(findings: Sequence[Finding]) -> Page:
-    """Return a sentence for each finding, warnings last."""
+    """Return the page with a sentence for each finding, warnings last."""
     if not findings:
         return ((Sentence(_WELL, loose=True),),)
     first = sorted(findings, key=lambda each: not each.is_error)
@@ -116,7 +116,7 @@ def findings_document(findings: Sequence[Finding]) -> list[dict[str, object]]:
 
 
 def migration_page(migration: Migration, *, is_done: bool) -> Page:
-    """Return the page of a migration: its pools and addresses, and what needs a person."""
+    """Return the page of a migration: its pools and addresses, and what people have to know."""
     acts = [
         Line(f"{'+' if act == 'create' else '~'} IPPool {name}") for name, act in migration.pools
     ] or [Line("No pool changes.")]
@@ -186,7 +186,7 @@ def _rows(state: PoolState) -> Iterator[tuple[str, ...]]:
 
 
 def _slices(pool: IPPool) -> dict[str, str]:
-    """Return the line about ranges that are divided between nodes, by its label; {} without."""
+    """Return label and text of the line about nodes' slices; {} if no range has slices."""
     sentences = [
         f"a /{per_node.prefix} of {r.subnet}"
         + (f", router at {per_node.gateway}" if per_node.gateway is not None else "")

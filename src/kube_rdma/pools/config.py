@@ -1,9 +1,8 @@
 """Reads and follows configurations of pools: a file, policies of the cluster, labels of the node.
 
-`kube-rdma config check` reads any file with it, so that a configuration that passes the check is
-one that the agent takes. ConfigSource feeds agent/loop. Each source can change at any time. A
-document that is not understood is reported once, in full, and the last good one stays, so nothing
-that is served is lost.
+`kube-rdma config check` reads files with it too, so it judges like the agent. ConfigSource feeds
+agent/loop. Each source can change at any time. A document that is not understood is reported once,
+in full, and the last good one stays, so nothing that is served is lost.
 """
 
 from __future__ import annotations
@@ -81,12 +80,12 @@ class ConfigSource:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Return one sentence for each document that is refused at present."""
+        """Return the message of each refusal that stands at present."""
         return tuple(self._refusals.values())
 
     @property
     def specs(self) -> tuple[PoolSpec, ...]:
-        """Return all wanted pools; of a resource the file's, else the policies', else the label's.
+        """Return all wanted pools; for a resource the file counts, else policies, else the label.
 
         An agent that can serve claims lets claims serve pools without `serve` until it has read the
         node's label.
@@ -157,7 +156,7 @@ class ConfigSource:
             self._changed()
 
     def policies(self, specs: NodeSpecs, refusals: tuple[Refused, ...]) -> None:
-        """Update what the cluster's NodePolicies ask for, and list the refused policies."""
+        """Update what the cluster's NodePolicies ask for, and record which policies are refused."""
         for error in refusals:
             self._refuse(f"policy {error.where}", error)
         standing = {f"policy {error.where}" for error in refusals}
@@ -171,7 +170,7 @@ class ConfigSource:
 
     @contextmanager
     def _reading(self, about: str) -> Iterator[None]:
-        """Record a refusal when the block raises Refused, else withdraw the earlier one."""
+        """Record a refusal when the `with` block raises Refused, else withdraw the earlier one."""
         try:
             yield
         except Refused as error:

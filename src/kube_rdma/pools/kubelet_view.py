@@ -1,9 +1,9 @@
 """Asks the kubelet about this node: who holds which shares, near to which GPUs, and what it lacks.
 
 A card in a pod is not gone, and a change of mode has to wait for pods. So the agent's loop asks who
-holds what. The kubelet loses offers, as its issues tell, and then a node shows no cards until the
-plugin is restarted. So a list that differs is sent again, then registered again. The kubelet
-reports no pods when it has just started, so its own record completes its answers.
+holds what. If the kubelet loses an offer, its node shows no cards. So a list that differs is sent
+again, then the resource is registered again. The kubelet's answer may lack pods when it has just
+started, so its own record completes its answers.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ log = structlog.get_logger()
 
 
 class KubeletRecord:
-    """The kubelet's checkpoint on the disk, which completes its answers, as just after its start.
+    """The kubelet's checkpoint on the disk, which has pods that the kubelet's answers may lack.
 
-    `read` returns the record; it blocks, and raises Unavailable if it cannot read it. `pods`
-    returns this node's pods, or raises KubeError.
+    `read` returns the record; it blocks, and raises Unavailable if that fails. `pods` returns
+    this node's pods, or raises KubeError.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class KubeletRecord:
         self._notices = Notices()
 
     async def read(self) -> tuple[model.RecordedGrant, ...] | None:
-        """Return the grants in the record, also those of ended pods; None if it cannot be read."""
+        """Return the grants in the record, also of ended pods; None if it cannot be read."""
         try:
             recorded = await asyncio.to_thread(self._read)
         except Unavailable as error:
@@ -152,7 +152,7 @@ class NodeSlices:
 
 
 class KubeletView:
-    """A client of the kubelet's pod resources API; if that is None, all holdings are unknown."""
+    """A client of the kubelet's pod resources API; without `pod_resources` nothing is known."""
 
     def __init__(self, pod_resources: PodResources | None) -> None:
         self._pod_resources = pod_resources
@@ -187,9 +187,9 @@ class KubeletView:
     async def plugin_holders(self, resources: Collection[str]) -> dict[HeldShare, str]:
         """Return the holder, in words, of each plugin share of these resources that is held.
 
-        If the kubelet gives no answer, all pods in its record count as holders. If its record has
-        no grant of these resources, return none without asking the kubelet, which waits for the
-        caller meanwhile. Raise Unavailable if neither the record nor the kubelet answers.
+        If the holders are not known now, all pods in the kubelet's record count as holders. If the
+        record has no grant of these resources, return none without asking the kubelet, which may
+        wait for the caller. Raise Unavailable if the record is not readable either.
         """
         recorded = await self.record.read() if self.record else ()
         mine = [grant for grant in recorded or () if grant.resource in resources]
@@ -230,12 +230,12 @@ class KubeletView:
         return replace(answer[0], shares=shares)
 
     def claimed_cards(self, held: model.NodeHoldings) -> tuple[ClaimedCard, ...]:
-        """Return the devices held by claims that may be network cards, by known slices."""
+        """Return the devices held by claims that known slices publish as possible network cards."""
         return claimed_cards(held.devices, self.slices.slices())
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Keep one connection to the kubelet for all questions in the block."""
+        """Keep one connection to the kubelet for all questions in the `with` block."""
         with self._pod_resources.connected() if self._pod_resources else nullcontext():
             yield
 
@@ -252,8 +252,8 @@ class KubeletView:
     async def free_gpus(self, resource: str) -> tuple[model.FreeGpu, ...]:
         """Return the free GPUs to which shares of a resource should now be near.
 
-        These are the GPUs of the claims of starting pods that ask for it, else all that no
-        container holds. There are none when the kubelet cannot be asked now.
+        These are the GPUs claimed by starting pods that want the resource, else all GPUs that no
+        container holds. Return none when the kubelet cannot be asked now.
         """
         answer = await self._ask(allocatable=True)
         if answer is None:
@@ -282,7 +282,7 @@ class KubeletView:
     async def report(self, offers: ResourceServers) -> None:
         """Log after each Allocate how near a container's cards are to its GPUs, until cancelled.
 
-        Claims are prepared later than that, so where they have GPUs there are further looks.
+        Where claims can have GPUs, look again later, for claims are prepared after Allocate.
         """
         later: tuple[float, ...] = ()
         while self._pod_resources:
@@ -333,8 +333,8 @@ class KubeletView:
     async def check(self, offers: ResourceServers) -> None:
         """Compare the kubelet's device lists with the offered ones once, and repair differences.
 
-        A first difference may be an offer under way, so it only raises a doubt. The second
-        comparison sends the list again, every later one registers the resource again.
+        A first difference may be an offer under way, so it only raises a doubt. After the second
+        one in a row send the list again, after each further one register the resource again.
         """
         answer = await self._ask(allocatable=True)
         listed: dict[str, set[ShareId]] = {}

@@ -1,7 +1,7 @@
 """Keeps the rail numbers of the node's cards while the agent restarts or a card is gone.
 
-agent/loop passes it the cards of every survey, and pools/rules/rails decides the numbers. Pools of
-addresses that are divided by rail ask for the number of a card.
+agent/loop passes it the cards of every survey, and pools/rules/rails decides the numbers. The
+number of a card decides which addresses its pod gets from a pool that is divided by rail.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def log_card(change: HealthChange, name: str, *, seen_before: bool, present: boo
 def log_cards(
     before: Mapping[CardId, str], after: Mapping[CardId, str], reported: Collection[CardId]
 ) -> None:
-    """Log cards that joined or left all pools, such as soft devices, unless already `reported`."""
+    """Log cards that are now in a pool and were in none, or the reverse, unless `reported`."""
     for card in sorted(after.keys() - before.keys() - set(reported)):
         log.info("card appeared", card=after[card])
     for card in sorted(before.keys() - after.keys() - set(reported)):

@@ -59,7 +59,7 @@ class NodePools(Frozen):
 
     pools: tuple[model.Pool, ...]
     clashes: tuple[str, ...] = ()  # about cards that two pools mean and only one can have
-    warnings: tuple[str, ...] = ()  # about cards that both have, and missing virtual functions
+    warnings: tuple[str, ...] = ()  # about cards that two pools have, and missing virtual functions
     left_out: tuple[PoollessCard, ...] = ()
 
 
@@ -89,7 +89,7 @@ def specs_page(
 
 
 def functions_page(specs: Sequence[model.FunctionsSpec]) -> Page:
-    """Return the table of wanted virtual functions by their cards; empty without specs."""
+    """Return the table of wanted virtual functions, a row for each spec; empty without specs."""
     rows = []
     for spec in specs:
         drivers, forced = ("yes" if flag else "no" for flag in (spec.autoprobe, spec.force))
@@ -100,7 +100,7 @@ def functions_page(specs: Sequence[model.FunctionsSpec]) -> Page:
 
 
 def node_page(node: NodePools, title: str) -> Page:
-    """Return the page with each pool's cards, and with the reasons why others have no pool."""
+    """Return the page with each pool's cards, and the reasons why other cards have no pool."""
     table = PageTable(
         _CARD,
         tuple(map(_pool_row, node.pools)),
@@ -128,15 +128,12 @@ def pools_document(
     node: NodePools | None = None,
     functions: Sequence[model.FunctionsSpec] = (),
 ) -> dict[str, object]:
-    """Return all pools as JSON values.
+    """Return a configuration as JSON values, with its pools on a node if one was looked at.
 
-    ``pools``: resource, mode, source, shares, bind, attach, prefer, numaHints, variables,
-    deviceFiles, extraPaths, hostNetwork, bareIds, serve, fabric, limits (handles, objects),
-    extraInfo (card to facts), selectors (those fields that are given, and source);
-    ``functions``: count, autoprobe, force, source, selectors;
-    ``rescan`` in seconds; ``warnings``: sentences; ``node``: null when none was looked at, else
-    ``pools`` (resource, shares, healthy, cards: id, name, usable, reasons),
-    ``clashes`` and ``warnings`` (sentences) and ``leftOut`` (id, name, reasons by resource).
+    ``pools`` have the fields of PoolSpec, ``functions`` the fields of FunctionsSpec, and selectors
+    the fields that are given. ``rescan`` is in seconds, ``warnings`` are sentences. ``node`` is
+    null without a node. Else it has ``pools`` with cards, ``clashes`` and ``warnings``, and in
+    ``leftOut`` the cards in no pool with reasons by resource.
     """
     return {
         "pools": [
@@ -236,7 +233,7 @@ def _pool_row(pool: model.Pool) -> PageRow:
 
 
 def _poolless(left_out: Sequence[PoollessCard]) -> Iterator[Part]:
-    """Yield the cards in no pool with their reasons; one that all pools share is given once."""
+    """Yield the cards in no pool with their reasons; a reason that all pools have is given once."""
     if left_out:
         yield Line("In no pool:")
     groups: dict[tuple[str, ...], list[str]] = {}

@@ -1,1 +1,1 @@
-"""Decides which address a pod gets, and when one is free again. Generators, no I/O."""
+"""Decides which address a pod gets, and when one is free again. Generators do it, without I/O."""

@@ -1,10 +1,10 @@
 """The operations of a node's agent: serve requests, keep the right to allocate, settle blocks.
 
-The program runs `acquire_lease` once after it loaded the journal. It runs `renew_lease` every third
-of T, the duration of the lease, and after an outage of a watch. It runs `tick` when `next_tick`
-says so or a block or pool changed. It runs `add` and `delete` for each request, one at a time per
-container. Each operation may stop anywhere, by a crash or an error: the next one reads what was
-done from the journal and from the blocks.
+After the program loaded the journal, it runs `acquire_lease` until this succeeds. It runs
+`renew_lease` every third of T, the duration of the lease, and after an outage of a watch. It runs
+`tick` when `next_tick` says so or a block or pool changed, and `add` and `delete` for each request.
+Each operation may stop anywhere, by a crash or an error: the next one reads what was done from the
+journal and from the blocks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TRIES = 4  # of one write; then the block stays uncertain until the next tick
 _MOMENT = 0.2  # seconds until the next try
 _TURN = 0.1  # seconds of a turn of lenders
 _AGAIN = 1.0  # seconds until the next try of what failed, and until a lender lends more
-_PROBES = 6  # choices of addresses in the blocks as the node sees them, before all are listed
+_PROBES = 6  # choices of addresses for a request; before the last one all blocks are read
 _QUEUE = 12  # times the patience: how long a request may lose races while addresses are free
 
 
@@ -48,8 +48,8 @@ def _nothing(_: ipam.Block | None) -> ipam.Bits:
 def acquire_lease(agent: IpamAgentState) -> Effects[None]:
     """Acquire the node's lease, then settle its blocks.
 
-    Wait while the lease is another journal's. Raise Broken where the journal was lost while pods
-    may live.
+    Wait until the right of another journal has ended. Raise Broken where another journal had the
+    lease since the node was started: its pods may live.
     """
     seen: ipam.NodeLease | None = None
     since: float = yield effects.Clock()
@@ -79,8 +79,8 @@ def acquire_lease(agent: IpamAgentState) -> Effects[None]:
 def _list(agent: IpamAgentState, sent: float, *, is_kept: bool) -> Effects[None]:
     """Read the node's blocks; if etcd was restored, prepare to ask back the addresses in use.
 
-    `is_kept` says that the node kept its right, so the blocks must list what its pods have. A
-    restored etcd may have blocks without the node's label that list what it has given back since.
+    `is_kept` says that the node kept its right, so the blocks must list what its pods have. Blocks
+    of a restored etcd may lack the node's label and list addresses that the node gave back since.
     So all blocks are read then.
     """
     term = agent.state.term
@@ -107,7 +107,8 @@ def _list(agent: IpamAgentState, sent: float, *, is_kept: bool) -> Effects[None]
 def renew_lease(agent: IpamAgentState) -> Effects[None]:
     """Renew the node's lease; where it was revoked, stop granting at once and acquire it again.
 
-    If two writes fail and the lease is still the node's, leave it to the next renewal.
+    Do the same if the lease shows that etcd or this machine was restored. If two writes fail and
+    the lease is still the node's, leave it to the next renewal.
     """
     for _ in range(2):
         if agent.is_rolled_back:
@@ -144,7 +145,8 @@ def add(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[grant.Gr
     """Give a container all addresses that it asks for.
 
     They are the node's own, else free ones, else those that other nodes give back. Raise Refused,
-    Unavailable and Broken as `grant` does, and Refused for a pool that stays full.
+    Unavailable and Broken as `grant` does. Raise Refused also for a pool that stays full, or an
+    address in use; Unavailable also where a later try may succeed.
     """
     yield from _wait_for_turn(agent, request.container)
     try:
@@ -208,7 +210,11 @@ def _add(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[grant.G
 
 
 def _refuse_waiting(agent: IpamAgentState, answer: grant.LackingAddresses, now: float) -> None:
-    """Raise Refused if other addresses are lacking, Unavailable if owners can wait for theirs."""
+    """Raise an error for the first shortage without an owner, or whose owner has to wait, if any.
+
+    The error is Refused without an owner, else Unavailable. An owner waits for its last address
+    until that had time to cool down.
+    """
     for shortage in answer.shortages:
         if shortage.must or shortage.owner is None:
             raise _full(agent, answer)
@@ -225,9 +231,8 @@ def delete(
 ) -> Effects[None]:
     """Release a container's addresses into their cool-down; do nothing if it has none.
 
-    A full or read-only disk delays no pod's end: the addresses then cool down in memory. No other
-    pod gets them before the journal has their release. A process that starts before that releases
-    them as those of a container that is gone.
+    With `interface`, release only addresses of this interface. A full or read-only disk delays no
+    pod's end: the addresses then cool down in memory, and stay in use until a write succeeds.
     """
     yield from _wait_for_turn(agent, container)
     try:
@@ -244,7 +249,10 @@ def delete(
 def collect(
     agent: IpamAgentState, living: frozenset[ipam.ContainerId], since: float
 ) -> Effects[None]:
-    """Release the addresses of containers that are gone: not in `living`, begun before `since`."""
+    """Release the addresses of containers that `living` lacks, if recorded before `since`.
+
+    A container with a request under way is left out.
+    """
     for container in node_state.abandoned(agent.state, living, since):
         if container not in agent.serving:
             yield from delete(agent, container)
@@ -253,10 +261,9 @@ def collect(
 def tick(agent: IpamAgentState) -> Effects[None]:
     """Do the work that no request waits for.
 
-    Settle blocks, end cool-downs, lend to other nodes, acquire ahead. Without the right write no
-    block. If etcd was restored, do nothing before the node has its lease again: no controller would
-    reclaim the addresses of a node without a lease. After an outage of a watch write no block
-    before the lease was written: the blocks may be those of a restored etcd.
+    End cool-downs, settle blocks, lend to other nodes, acquire ahead. Without the right write no
+    block. If etcd was restored, do nothing before the node has its lease again. After an outage of
+    a watch write no block before the lease was written, for etcd may have been restored.
     """
     if agent.is_rolled_back:
         return
@@ -286,7 +293,7 @@ def tick(agent: IpamAgentState) -> Effects[None]:
 def next_tick(agent: IpamAgentState, now: float) -> float:
     """Return the time at which `tick` next has work, if nothing changes before; inf for none.
 
-    A time that is not later than now means that work is left which could not be done.
+    A time that is not later than `now` means that work is left over.
     """
     times = [*agent.state.cooldown_ends.values(), *agent.lends_at.values()]
     if agent.seen_until > -inf:
@@ -315,7 +322,10 @@ def _lend(agent: IpamAgentState, pool: ipam.PoolName) -> Effects[None]:
 
 
 def _replenish(agent: IpamAgentState) -> Effects[None]:
-    """Acquire addresses ahead where few are spare, and give back those that are too many."""
+    """Acquire addresses ahead where few are spare, and give back those that are too many.
+
+    Give back also unused addresses outside of the node's own slice.
+    """
     for sliced in chain.from_iterable(agent.catalog.values()):
         for key, bits in strays(agent.state.node, agent.state.holdings, sliced):
             yield from write(agent, key, give_back=bits)
@@ -330,7 +340,7 @@ def _replenish(agent: IpamAgentState) -> Effects[None]:
 
 
 def settle(agent: IpamAgentState) -> Effects[None]:
-    """Write each block that is uncertain, unseen or differs from the node's own records."""
+    """Write each block that is uncertain, not shown any more, or differs from the node's state."""
     for key in agent.unseen - set(agent.state.holdings):
         agent.unseen.discard(key)
         agent.lose_sight(key)
@@ -349,7 +359,8 @@ def write(
 
     `acquire` returns the addresses to take of the block as last seen; each further try reads it
     first, for other nodes may have been faster. `give_back` are addresses to release. Nothing is
-    acquired if the node lost its right meanwhile, or etcd may have been restored.
+    acquired if the node's right was revoked meanwhile, or etcd may have been restored. Return False
+    at once while another operation writes the block.
     """
     if key in agent.busy:
         return False
@@ -408,10 +419,10 @@ def _read(agent: IpamAgentState, key: ipam.BlockKey, latest: ipam.Block | None) 
 
 
 def _comparable(agent: IpamAgentState, latest: ipam.Block | None) -> ipam.Block | None:
-    """Return the last seen block, for comparison with a later read of it.
+    """Return the block as last seen, for comparison with a later read.
 
-    The holdings are left out of a block of other nodes that is not watched: it may have been
-    emptied, deleted and made anew.
+    The holdings are left out if no watch shows the block: it may have been emptied, deleted and
+    made anew.
     """
     if latest is None or _is_shown(agent, latest):
         return latest
@@ -424,10 +435,7 @@ def _is_shown(agent: IpamAgentState, block: ipam.Block | None) -> bool:
 
 
 def _see_all(agent: IpamAgentState) -> Effects[None]:
-    """Read all blocks, and have them watched for a time, unless they are watched already.
-
-    A node does so if it gets no address from the blocks that it sees, or owns no slice yet.
-    """
+    """Have all blocks watched for a time from now; read them first, unless they are watched."""
     now: float = yield effects.Clock()
     agent.seen_until = now + agent.timing.sight
     if agent.sees_all:
@@ -446,14 +454,14 @@ def _note_rollback(agent: IpamAgentState) -> Effects[None]:
 
 
 def _wait_for_turn(agent: IpamAgentState, container: ipam.ContainerId) -> Effects[None]:
-    """Wait until no other operation serves the container, for two would mix up its records."""
+    """Wait until no other operation serves the container, then mark the container as served."""
     while container in agent.serving:
         yield effects.Pause(_MOMENT)
     agent.serving.add(container)
 
 
 def _writes_seen(agent: IpamAgentState) -> int:
-    """Return the sum of the editions of the visible blocks; each write to one of them raises it."""
+    """Return the sum of the editions of the known blocks, which each write that is seen raises."""
     return sum(block.edition for block in agent.blocks.values())
 
 
@@ -493,10 +501,11 @@ def _ahead_limit(agent: IpamAgentState, subpool: Subpool) -> int:
 def _acquire_from(
     agent: IpamAgentState, subpool: Subpool, count: int, probes: int = _PROBES
 ) -> Effects[_Outcome]:
-    """Acquire up to `count` addresses of the subpool; return how well that went.
+    """Acquire up to `count` addresses of the subpool, in at most `probes` tries.
 
-    A block that the node does not see is taken for free; a write that fails shows what it has.
-    After some vain choices all blocks are read, but not if no request waits.
+    Return the outcome of the last try. A block that the node does not see counts as free. Of
+    several tries, the last one reads all blocks first, and so does the try after one that found no
+    free address.
     """
     result = _Outcome.NONE
     for probe in range(probes, 0, -1):
@@ -557,7 +566,7 @@ def _end_cooldown(agent: IpamAgentState, container: ipam.ContainerId) -> Effects
 
 
 def _withdraw_requests(agent: IpamAgentState, container: ipam.ContainerId) -> Effects[None]:
-    """Remove the borrow requests of a container; if that fails now, a later tick repeats it."""
+    """Remove the borrow requests of a container; if that fails, a later tick repeats it."""
     shortages = agent.waiting.pop(container, ())
     try:
         yield from _publish_requests(agent, {shortage.subpool.pool for shortage in shortages})
@@ -575,7 +584,7 @@ def _publish_requests(agent: IpamAgentState, pools: Iterable[ipam.PoolName]) -> 
 
 
 def _with_pins(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[ipam.AddressRequest]:
-    """Return the request; for owners, with the addresses that they had last as preferred ones."""
+    """Return the request, in which owners without static addresses prefer their last addresses."""
     nics = []
     for nic in request.nics:
         if nic.owner and not nic.addresses:
@@ -599,7 +608,7 @@ def _last_of(
 
 
 def _used_subpools(agent: IpamAgentState) -> tuple[Subpool, ...]:
-    """Return the subpools from which containers of the node have addresses, to acquire ahead."""
+    """Return the subpools to acquire ahead from: containers of the node have addresses of them."""
     pools = {a.pool for record in agent.state.records.values() for a in record.allocations}
     node, holdings = agent.state.node, agent.state.holdings
     return tuple(

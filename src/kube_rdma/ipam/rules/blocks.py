@@ -27,7 +27,7 @@ BlockAddresses = tuple[tuple[ipam.BlockKey, ipam.Bits], ...]
 """Addresses of several blocks, by block."""
 
 Blocks = Mapping[ipam.BlockKey, ipam.Block]
-"""The blocks as the node sees them, perhaps late; one that is missing is taken for free."""
+"""The blocks as the node sees them, perhaps late; one that is missing counts as free."""
 
 
 def held_by(block: ipam.Block | None, node: ipam.NodeName) -> ipam.Bits:
@@ -48,7 +48,7 @@ def held(block: ipam.Block | None) -> ipam.Bits:
 
 
 def pinned(block: ipam.Block | None) -> ipam.Bits:
-    """Return the addresses of a block that have a pin, as the last one of an owner."""
+    """Return the addresses of a block that have a pin; none for a block that is None."""
     bits = 0
     for pin in block.pins if block else ():
         bits |= 1 << pin.offset
@@ -56,9 +56,9 @@ def pinned(block: ipam.Block | None) -> ipam.Bits:
 
 
 def slice_owner(node: ipam.NodeName, node_slice: ipam.Subnet) -> ipam.Owner:
-    """Return the name of a slice's owner, for its pin.
+    """Return the owner that the pin of a node's slice names: ``node/NAME/ADDRESS``.
 
-    Its last part is an address, where an owner of addresses has the name of an interface.
+    ADDRESS is the first address of the slice.
     """
     return ipam.Owner(f"node/{node}/{node_slice.network_address}")
 
@@ -71,7 +71,7 @@ def plan(
     acquire: ipam.Bits = subpools.NONE,
     give_back: ipam.Bits = subpools.NONE,
 ) -> tuple[NodeAddressState, ipam.Block]:
-    """Return the node's next write of a block, and the state while that write is under way.
+    """Return the state while the node writes a block, and the block to write.
 
     The write asks back what is in use where no other node holds it. Of `acquire` it takes what is
     free, of `give_back` it gives back what is not in use.
@@ -114,10 +114,10 @@ def confirm(state: NodeAddressState, block: ipam.Block) -> NodeAddressState:
 
 
 def is_rollback(old: ipam.Block | None, new: ipam.Block | None) -> bool:
-    """Return whether etcd was restored: `new` is older than `old`, or a block in use is gone.
+    """Return whether a later look at a block, `new`, shows that etcd was restored since `old`.
 
-    The controller deletes a block only when no node holds addresses of it. The next one has an
-    edition that began again and a higher version than before.
+    That is so if `new` has a lower version. It is so too if nodes held addresses of `old`, and
+    `new` is None or has a lower edition. The controller deletes only blocks that no node holds.
     """
     if old is None:
         return False
@@ -129,25 +129,24 @@ def is_rollback(old: ipam.Block | None, new: ipam.Block | None) -> bool:
 
 
 def is_older(block: ipam.Block, other: ipam.Block) -> bool:
-    """Return whether `block` is an older version than `other`.
+    """Return whether `block` has a lower version than `other`.
 
-    Return False where versions of the API server cannot be compared.
+    A version that is no number counts as 0.
     """
     return _number(block.version) < _number(other.version)
 
 
 def _number(version: ipam.Version | None) -> int:
-    """Return a resourceVersion as a number that rises with each write (KEP-5504), else 0."""
+    """Return a resourceVersion as a number to compare (KEP-5504), 0 for any other text or None."""
     return int(version) if version and version.isdecimal() else 0
 
 
 def after_rollback(
     state: NodeAddressState, blocks: Blocks, trusted: Mapping[ipam.BlockKey, ipam.Bits]
 ) -> NodeAddressState:
-    """Return the state without the right, with in-use addresses that other nodes hold as taken.
+    """Return the state without the right; addresses in use that other nodes hold are in `taken`.
 
-    Addresses `trusted` to be this node's are not taken: some of the blocks may be those of the
-    restored etcd by now.
+    Addresses `trusted` to be this node's are not: some blocks may be of the restored etcd by now.
     """
     taken = {
         key: ipam.Bits(
@@ -162,9 +161,9 @@ def after_rollback(
 
 
 def missing(state: NodeAddressState, blocks: Blocks) -> bool:
-    """Return whether the blocks lack addresses that the node has in use.
+    """Return whether the blocks lack holdings of this node for addresses that it has in use.
 
-    If the node's right was not revoked, it means that etcd was restored.
+    If the node's right was not revoked, that means that etcd was restored.
     """
     needed = ((key, one.in_use | one.kept) for key, one in state.holdings.items())
     return any(bits & ~held_by(blocks.get(key), state.node) for key, bits in needed)
@@ -173,11 +172,11 @@ def missing(state: NodeAddressState, blocks: Blocks) -> bool:
 def recall(
     state: NodeAddressState, blocks: Blocks, trusted: Mapping[ipam.BlockKey, ipam.Bits]
 ) -> NodeAddressState:
-    """Return the state after etcd was restored, in which all blocks are to be written again.
+    """Return the state after etcd was restored, in which the node's blocks are to be written again.
 
-    Of the blocks only `trusted` addresses are believed. What is in use is asked back; all else is
-    given back, for another node may have acquired it since. Writes that were planned before do not
-    count any more.
+    The writes ask back what the node needs (`NodeAddressState.needed`) and keep `trusted`
+    addresses. They give back all others, which another node may have acquired since. Writes that
+    were planned before do not count any more.
     """
     holdings = dict(state.holdings)
     for key in {k for k, block in blocks.items() if held_by(block, state.node)} | set(holdings):
@@ -190,10 +189,10 @@ def recall(
 
 
 def forgettable(state: NodeAddressState, key: ipam.BlockKey, block: ipam.Block | None) -> bool:
-    """Return whether the node holds nothing of a block after its write has failed.
+    """Return whether the node has nothing to settle in a block whose write has failed.
 
-    The node grants nothing there, so nothing is left to settle. A write that succeeds late shows up
-    as a holding.
+    The node then holds, uses and gives back no address of the block. A write that succeeds late
+    shows up as a holding.
     """
     holding = state.holdings.get(key, LocalHolding())
     own = holding.confirmed | holding.in_use | holding.kept | holding.returning
@@ -207,7 +206,7 @@ def forget(state: NodeAddressState, key: ipam.BlockKey) -> NodeAddressState:
 
 
 def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[ipam.BlockKey, ...]:
-    """Return the blocks to write again: uncertain ones, and those that differ from the state."""
+    """Return the blocks to write again: uncertain, without labels, or different from the state."""
     owned = {key for key, block in blocks.items() if held_by(block, state.node)}
     tenants = _tenants(state)
     keys = []
@@ -225,11 +224,10 @@ def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[ipam.BlockKey, .
 def choose_addresses(
     state: NodeAddressState, blocks: Blocks, subpool: subpools.Subpool, count: int
 ) -> BlockAddresses:
-    """Return `count` free addresses of a subpool by block, or fewer where it has no more.
+    """Return up to `count` free addresses of a subpool by block, from the node's start block on.
 
-    The walk begins at the node's own start block. It needs few more steps than the node sees
-    blocks, as one that it does not see is taken for free. Pinned addresses are chosen only if no
-    other is free.
+    A block that the node does not see counts as free; one with an uncertain holding is left out.
+    Pinned addresses are chosen only if no other is free.
     """
     return _walk(state, blocks, subpool, count, pins=False) or _walk(
         state, blocks, subpool, count, pins=True
@@ -241,7 +239,7 @@ def free_of(
 ) -> ipam.Bits:
     """Return up to `count` free addresses of a block in the subpool.
 
-    Those with a pin are chosen only if no other is free.
+    Pinned addresses are chosen only if no other is free.
     """
     free = subpools.mask(subpool, key) & ~held(block)
     fresh = free & ~pinned(block)
@@ -261,10 +259,10 @@ def vacancy(blocks: Blocks, subpool: subpools.Subpool) -> tuple[int, int]:
 
 
 def outlook(state: NodeAddressState, blocks: Blocks, subpool: subpools.Subpool) -> tuple[int, int]:
-    """Estimate how many addresses of a subpool are free, and how many nodes hold some.
+    """Return estimates: how many addresses of a subpool are free, and how many nodes hold some.
 
-    The node sees its own blocks and those that it read lately. What others have of these stands for
-    the rest of the subpool; without any all is free.
+    The share that other nodes hold in the blocks that this node sees stands for the whole subpool.
+    Without such blocks all that this node does not hold counts as free.
     """
     seen = taken = own = 0
     nodes = set()
@@ -287,8 +285,7 @@ def ahead_limit(
     """Return how many addresses the node may acquire ahead, the block size at most.
 
     How many nodes will acquire is unknown. So a node takes half of an even share of what is left.
-    It begins small where many nodes at once could empty the pool with a block size each. Nodes
-    acquire the last addresses of a pool one by one, so none has to be given back.
+    It begins small where many nodes at once could empty the pool by a block size each.
     """
     vacant, nodes = vacancy(blocks, subpool) if sees_all else outlook(state, blocks, subpool)
     share = min(subpool.block_size, vacant // (2 * max(nodes, 1)))
@@ -301,7 +298,7 @@ def ahead_limit(
 def last_of(
     blocks: Blocks, subpool: subpools.Subpool, owner: ipam.Owner
 ) -> tuple[ipam.Address, ...]:
-    """Return the addresses of the subpool that the owner had last."""
+    """Return the addresses of the subpool that pins in the blocks give as the owner's last."""
     return tuple(
         key.address(pin.offset)
         for key, block in blocks.items()
@@ -336,10 +333,10 @@ def _walk(
 def _tenants(
     state: NodeAddressState, only: ipam.BlockKey | None = None
 ) -> dict[ipam.BlockKey, dict[int, ipam.Owner | None]]:
-    """Return the owners of the addresses that the node surely holds, by block and offset.
+    """Return the owners of containers' addresses that the node surely holds, by block and offset.
 
-    With `only` they are those of that block. A slice's owner is the node; its pin is at the slice's
-    first address.
+    With `only`, return owners of that block alone. At the first address of a slice that containers
+    use the owner is the node, unless a pod's interface is.
     """
     tenants: dict[ipam.BlockKey, dict[int, ipam.Owner | None]] = {}
     slices: set[tuple[ipam.NetworkName, ipam.Subnet]] = set()
@@ -364,10 +361,9 @@ def _tenants(
 
 
 def _pins(block: ipam.Block | None, tenants: _Tenants, own: ipam.Bits) -> tuple[ipam.Pin, ...]:
-    """Return the pins of a block after a write: each owner has one, at its address.
+    """Return the pins of a block after a write by a node that then holds `own`.
 
-    Only pins at addresses of the node's `own` change, and those of owners that get a pin there: its
-    token may change no others (policies.yaml).
+    Only pins at these addresses change, and other pins of owners that get a pin there.
     """
     tenants = {offset: owner for offset, owner in tenants.items() if own >> offset & 1}
     owners = set(tenants.values())

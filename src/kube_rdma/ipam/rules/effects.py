@@ -8,7 +8,7 @@ state needs no lock as long as one thread runs all operations on it.
 
 An effect that fails raises Unavailable where it is yielded. A write to the API server never raises.
 Its result is the object as stored, or None for everything that is not a plain success (conflict,
-timeout, no contact). A write that has been given up must not be answered later.
+timeout, no contact).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Effect(Frozen):
 class Clock(Effect):
     """Ask for the time; the answer is a float.
 
-    It is the seconds of a clock that also counts while the machine is suspended (CLOCK_BOOTTIME).
+    It is in seconds of a clock that also counts while the machine is suspended (CLOCK_BOOTTIME).
     """
 
 
@@ -63,7 +63,8 @@ class Remove(Effect):
 class ListOwnBlocks(Effect):
     """Read the blocks with the node's label; the answer is a dict of them by key.
 
-    They are as the API server has them now. From then on the program shows what becomes of them.
+    They are as the API server has them now. From then on the program watches these blocks for
+    IpamAgentState.
     """
 
     node: ipam.NodeName
@@ -72,7 +73,7 @@ class ListOwnBlocks(Effect):
 class ListBlocks(Effect):
     """Read all blocks; the answer is a dict of them by key.
 
-    From then on the program shows what becomes of them, until `IpamAgentState.forget`.
+    From then on the program watches all blocks, until `IpamAgentState.forget`.
     """
 
 
@@ -85,14 +86,14 @@ class ListPinned(Effect):
 class ReadBlock(Effect):
     """Read a block as the API server has it now; the answer is the block, or None.
 
-    It is None where there is no such block, or it is garbled.
+    It is None for a missing or garbled block, or where the API server refuses the read.
     """
 
     key: ipam.BlockKey
 
 
 class WriteBlock(Effect):
-    """Create a block if `version` is None, else replace exactly that version.
+    """Create a block if its version is None, else replace exactly that version.
 
     The answer is the block as stored; None where it was not written or that is unknown.
     """
@@ -101,13 +102,13 @@ class WriteBlock(Effect):
 
 
 class DropBlock(Effect):
-    """Delete exactly this version of a block, if it is still there; the answer is None."""
+    """Delete a block if it still has this version; the answer tells nothing."""
 
     block: ipam.Block
 
 
 class ReadLease(Effect):
-    """Read a node's lease as the API server has it now; the answer is the lease, or None."""
+    """Read a node's lease as the API server has it now; the answer is None without a lease."""
 
     node: ipam.NodeName
 
@@ -119,7 +120,7 @@ class WriteLease(Effect):
 
 
 class DropLease(Effect):
-    """Delete exactly this version of a node's lease; the answer is None."""
+    """Delete a node's lease if it still has this version; the answer tells nothing."""
 
     lease: ipam.NodeLease
 
@@ -157,7 +158,7 @@ class IpamAgentState(Struct):
     """The knowledge of a node's IPAM agent: one changing value that all its operations share.
 
     The program writes what its watches show into `catalog`, `blocks` and `queues`, perhaps late.
-    `blocks` are those of the node and those that it read: any other one may be free.
+    `blocks` has the node's blocks and others that it read: any other block may be free.
     """
 
     identity: ipam.NodeLease  # who writes the lease
@@ -176,14 +177,14 @@ class IpamAgentState(Struct):
     # What requests lack that wait for other nodes; since when owners wait for their last address.
     waiting: dict[ipam.ContainerId, tuple[Shortage, ...]] = field(default_factory=dict)
     awaited_since: dict[ipam.Owner, float] = field(default_factory=dict)
-    # When it gives back for the requests of others in a pool, if they still stand.
+    # When the node gives back addresses of a pool, if other nodes still request some.
     lends_at: dict[ipam.PoolName, float] = field(default_factory=dict)
     # Until then the node acquires nothing: etcd was restored to an earlier state, and every node
     # first asks back what its pods have. Infinite until the node has acquired its lease again.
     recall_until: float = -inf
     # What was surely the node's when etcd was found restored.
     trusted: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)
-    # While true it acquires nothing either: etcd may be restored before the watch goes on.
+    # While it returns True the node acquires nothing: etcd may have been restored meanwhile.
     is_watch_interrupted: Callable[[], bool] = lambda: False
 
     def may_acquire(self, now: float) -> bool:
@@ -194,7 +195,8 @@ class IpamAgentState(Struct):
     def is_in_doubt(self) -> bool:
         """Return whether etcd may have been restored to an earlier state.
 
-        That is so after a watch broke, and while a block of the node is not shown.
+        That is so while a watch is interrupted, then until the lease was written. It is also so
+        while a block of the node is not shown.
         """
         return bool(self.unseen) or self.is_watch_interrupted()
 
@@ -210,10 +212,10 @@ class IpamAgentState(Struct):
         return max((subpool.cooldown for subpool in every), default=0.0)
 
     def note_rollback(self, now: float, *, of_machine: bool = False) -> None:
-        """Grant and acquire no address until the node has acquired its lease again.
+        """Stop granting and acquiring addresses until the node has acquired its lease again.
 
         Call it when etcd was restored to an earlier state. `of_machine` says that this machine was,
-        not etcd: then nothing that it believes is sure.
+        not etcd: then nothing that the node believes is sure.
         """
         if self.is_rolled_back:
             self.state = suspend_right(self.state)
@@ -226,7 +228,8 @@ class IpamAgentState(Struct):
     def observe(self, key: ipam.BlockKey, block: ipam.Block | None) -> None:
         """Keep a block as it was read, written or watched, unless a newer version is known.
 
-        Drop one that is None. While etcd counts as restored, keep older versions too.
+        Drop the known block if `block` is None. While etcd counts as restored, keep older versions
+        too.
         """
         latest = self.blocks.get(key)
         self.unseen.discard(key)
@@ -238,8 +241,8 @@ class IpamAgentState(Struct):
     def is_news(self, key: ipam.BlockKey, block: ipam.Block | None) -> bool:
         """Return whether a watched block differs from what the node believes that it holds there.
 
-        That is a reason to tick at once. Changed pins are none: two living pods of one owner would
-        have their nodes write in turns.
+        Changed pins do not count: two living pods of one owner would have their nodes write in
+        turns.
         """
         holding = self.state.holdings.get(key)
         return held_by(block, self.state.node) != (holding.confirmed if holding else 0)
@@ -247,9 +250,9 @@ class IpamAgentState(Struct):
     def lose_sight(self, key: ipam.BlockKey) -> None:
         """Note that the watch of the node's blocks does not show this block any more.
 
-        The block is read before the node grants addresses of it. The API server says the same of a
-        block that is gone and of one that lost the label (apiserver, cacher/cache_watcher.go,
-        convertToWatchEvent).
+        The node confirms its holding before it grants addresses of the block again. The API server
+        reports a block that lost its label like one that is gone (apiserver,
+        cacher/cache_watcher.go, convertToWatchEvent).
         """
         if key in self.state.holdings:
             self.unseen.add(key)
@@ -259,7 +262,7 @@ class IpamAgentState(Struct):
             self.blocks.pop(key, None)
 
     def forget(self) -> None:
-        """Forget the blocks of other nodes, for nothing shows their changes any more."""
+        """Forget that all blocks are watched, and the blocks in which the node has no holding."""
         node, holdings = self.state.node, self.state.holdings
         self.sees_all, self.seen_until = False, -inf
         self.blocks = {

@@ -28,7 +28,7 @@ from kube_rdma.ipam.rules.subpools import (
 )
 from kube_rdma.model import ipam
 
-MOST_REQUESTS = 64  # of a node in a pool: families, rails and certain addresses
+MOST_REQUESTS = 64  # borrow requests of a node in a pool, by family, rail and certain address
 _AHEAD = 3  # times the block size: more than this is given back unasked
 
 Catalog = Mapping[ipam.PoolName, tuple[Subpool, ...]]
@@ -68,13 +68,12 @@ class LackingAddresses(Frozen):
 def grant(
     state: NodeAddressState, request: ipam.AddressRequest, catalog: Catalog, now: float
 ) -> tuple[NodeAddressState, GrantedAddresses | LackingAddresses]:
-    """Return all addresses of a request, old and new ones, or the shortages; and the new state.
+    """Return the new state, and all addresses of a request, old and new ones, or the shortages.
 
     Raise Refused for an unknown pool or rail. Raise it for a static address that the pool does not
-    give, or that is outside of the node's slice.
-    Raise Unavailable if the node has had no contact with the API server for too long, or a block is
-    being written. Raise Broken if the node has lost an address of the container. The new state
-    stays valid whether or not the journal then takes the record: the next try stores it again.
+    give, or that is outside of the node's slice. Raise Unavailable if the node's right has ended,
+    or an address of the container is not confirmed yet. Raise Broken if the node has lost one. The
+    new state stays valid whether or not the journal then takes the record.
     """
     if now >= state.right_until:
         raise Unavailable(
@@ -189,7 +188,7 @@ def _existing(
 ) -> ipam.AddressAllocation | None:
     """Return the address that the interface already has of this subpool; None without one.
 
-    Raise Broken where this node has lost it, Unavailable where the block is being written.
+    Raise Broken where this node has lost it, Unavailable where it is not confirmed yet.
     """
     for allocation in record.live if record else ():
         having = (allocation.network, allocation.interface, allocation.pool)
@@ -226,7 +225,7 @@ def _pick(
 
 
 def _kept(state: NodeAddressState, nic: ipam.NicRequest, subpool: Subpool) -> ipam.Address | None:
-    """Return the address in cool-down on this node whose owner is the request's; None without one.
+    """Return an address of the request's owner that cools down on this node; None without one.
 
     An owner need not wait for the end of the cool-down.
     """
@@ -247,7 +246,7 @@ def _is_spare(holdings: Holdings, subpool: Subpool, address: ipam.Address) -> bo
 
 
 def _any(holdings: Holdings, subpool: Subpool) -> ipam.Address | None:
-    """Return a spare address of the subpool, best one without a pin; None without any."""
+    """Return a spare address of the subpool, one without a pin if possible; None without any."""
     second: ipam.Address | None = None
     for key, holding in holdings.items():
         if holding.spare and (spare := holding.spare & mask(subpool, key)):
@@ -275,7 +274,7 @@ def with_requests_of(
     """Return the queue with the node's requests for these shortages; None where nothing changes.
 
     The requests keep the node's old place in the queue. Shortages of other pools and of slices are
-    left out.
+    left out, and requests beyond MOST_REQUESTS.
     """
     requests = tuple(
         ipam.BorrowRequest(
@@ -332,9 +331,8 @@ def turn(
 ) -> float:
     """Return how many turns this node waits before it lends.
 
-    One node lends in the first turn, twice as many in each further one. Every node sees the
-    requests, and the first to give back is enough: whoever is served removes the request before the
-    next turn.
+    About one node lends in the first turn, and twice as many in each further one. Every node sees
+    the requests, and the first to give back may be enough.
     """
     first = next((one.node for one in queue.requests if one.node != state.node), "")
     digest = blake2b(f"{queue.pool}/{first}/{state.node}".encode(), digest_size=8).digest()

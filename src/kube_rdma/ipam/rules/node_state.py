@@ -3,8 +3,8 @@
 A grant needs three things. The node has the right to grant: it renewed its lease less than T ago,
 the lease's duration. The node's own last write of the block confirmed the address, and no container
 has it. A request is one AllocationRecord for all its NICs, so one record of the journal. An address
-becomes free only when the journal has it: `release` and `end_cooldown` return what to store,
-`with_record` and `without_record` the state after it is stored.
+becomes free only when the journal has that: `release` and `end_cooldown` return what to store,
+`with_record` and `without_record` the state afterwards.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class LocalHolding(Frozen):
     )
     pinned: ipam.Bits = NONE  # last addresses of owners
     uncertain: bool = False  # a write is under way or its outcome is unknown
-    kept: ipam.Bits = NONE  # anchors of the slices that addresses in use are of
+    kept: ipam.Bits = NONE  # anchors of slices with addresses in use
 
     @property
     def spare(self) -> ipam.Bits:
-        """Return the addresses of the block that the node can grant now."""
+        """Return the confirmed addresses of the block that are not in use or being given back."""
         return ipam.Bits(self.confirmed & ~self.in_use & ~self.returning)
 
 
@@ -48,14 +48,14 @@ class NodeAddressState(Frozen):
     records: Mapping[ipam.ContainerId, ipam.AllocationRecord] = field(default_factory=dict)
     cooldown_ends: Mapping[ipam.ContainerId, float] = field(default_factory=dict)
     right_until: float = -inf
-    term: int = 0  # raised when the right is lost: what began in another term counts no more
+    term: int = 0  # raised when the right is revoked: what began in another term counts no more
     # Addresses in use that other nodes had in the restored etcd: not asked back at first.
     taken: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)
 
     def needed(self, key: ipam.BlockKey) -> ipam.Bits:
         """Return the addresses in use, and anchors of slices, that the node must hold in a block.
 
-        Those that other nodes had in a restored etcd are left out until all have asked theirs back.
+        Addresses in `taken` are left out.
         """
         holding = self.holdings.get(key)
         if holding is None:
@@ -68,8 +68,8 @@ def load(
 ) -> NodeAddressState:
     """Return the state of a process that just read the journal, with all cool-downs restarted.
 
-    Its holdings have only what is in use, and are not confirmed. It grants nothing before it has
-    acquired the node lease and written the blocks (agent.acquire_lease).
+    The holdings have only what is in use, and are not confirmed. The process grants nothing before
+    it has acquired the node's lease and written the blocks (agent.acquire_lease).
     """
     kept = {r.container: dataclasses.replace(r, began=now) for r in records}
     cooldown_ends = {c: now + _cooldown(r) for c, r in kept.items() if r.live != r.allocations}
@@ -110,8 +110,7 @@ def release(
 ) -> ipam.AllocationRecord | None:
     """Return the record to store so that a container's addresses cool down; None if none change.
 
-    With `interface` only its addresses do. Only this container's record changes: a late DEL of an
-    old sandbox finds nothing of the new one.
+    With `interface` only the addresses of this interface cool down.
     """
     record = state.records.get(container)
     if record is None:
@@ -126,7 +125,7 @@ def release(
 
 
 def cooled_down(state: NodeAddressState, now: float) -> tuple[ipam.ContainerId, ...]:
-    """Return the containers whose released addresses have ended their cool-down."""
+    """Return the containers of whose released addresses the cool-down has ended."""
     return tuple(container for container, end in state.cooldown_ends.items() if end <= now)
 
 
@@ -169,7 +168,7 @@ def without_record(state: NodeAddressState, container: ipam.ContainerId) -> Node
 def abandoned(
     state: NodeAddressState, living: frozenset[ipam.ContainerId], since: float
 ) -> tuple[ipam.ContainerId, ...]:
-    """Return containers with unreleased addresses, not in `living`, that began before `since`.
+    """Return containers with unreleased addresses, not in `living`, recorded before `since`.
 
     `since` is the time at which the listing of `living` began.
     """
@@ -193,18 +192,18 @@ def lost(
 
 
 def spare(state: NodeAddressState, subpool: Subpool) -> int:
-    """Return how many addresses of the subpool the node can grant now."""
+    """Return how many addresses of the subpool are spare on the node: `LocalHolding.spare`."""
     free = (one.spare & mask(subpool, key) for key, one in state.holdings.items())
     return sum(bits.bit_count() for bits in free)
 
 
 def _cooldown(record: ipam.AllocationRecord) -> float:
-    """Return the cool-down of a record's released addresses, in seconds."""
+    """Return the longest cool-down of a record's released addresses, in seconds."""
     return max(one.cooldown for one in record.allocations if one.cooling)
 
 
 def mark_in_use(holdings: Holdings, allocations: Iterable[ipam.AddressAllocation]) -> Holdings:
-    """Return the holdings with the addresses of `allocations` and their slices as in use."""
+    """Return the holdings with the addresses of `allocations`, and their slices, marked in use."""
     changed = dict(holdings)
     for allocation in allocations:
         key, bit = key_of(allocation.network, allocation.address)
@@ -218,9 +217,9 @@ def mark_in_use(holdings: Holdings, allocations: Iterable[ipam.AddressAllocation
 
 
 def _free(state: NodeAddressState, dropped: Iterable[ipam.AddressAllocation]) -> NodeAddressState:
-    """Return the state after allocations were dropped, whose addresses are then not in use.
+    """Return the state after allocations were dropped: their addresses are not in use any more.
 
-    An owner's address can stand in two records, for its owner gets it back during the cool-down.
+    An owner's address in another record stays in use: its owner got it back during the cool-down.
     """
     holdings = dict(state.holdings)
     for allocation in dropped:
@@ -265,10 +264,10 @@ def is_ours(lease: ipam.NodeLease | None, journal: ipam.JournalId) -> bool:
 def is_lease_rollback(
     last: ipam.NodeLease, current: ipam.NodeLease | None, *, has_right: bool
 ) -> bool:
-    """Return whether etcd or this machine was restored to an earlier state, by the node's lease.
+    """Return whether the node's lease shows that etcd or this machine was restored.
 
-    `last` is the lease that this process wrote last. The answer of one later write may have been
-    lost. Nobody revokes a right before it has ended, and to revoke it raises the heartbeat.
+    `last` is the lease as this process last wrote or read it. The answer of one later write may
+    have been lost. The controller revokes no right before its end, and then raises the heartbeat.
     """
     if current and is_ours(current, last.journal):
         return current.heartbeat not in (last.heartbeat, last.heartbeat + 1)
@@ -286,8 +285,8 @@ def lease_acquisition(
 
     `identity` says which node and journal; `lease` is the stored one, unchanged for `unchanged`
     seconds; `cooldown` is the longest of any pool. Another journal's right must have ended, and so
-    must the cool-down of its pods' addresses. Raise Broken where the journal was lost while its
-    pods may live.
+    must the cool-down of its pods' addresses. Raise Broken where another journal had the lease
+    since the node was started: its pods may live.
     """
     if lease is None:
         return replace(identity, heartbeat=1)
@@ -305,7 +304,7 @@ def lease_acquisition(
 
 
 def fence(node: ipam.NodeName, lease: ipam.NodeLease | None) -> ipam.NodeLease:
-    """Return the lease by which the controller revokes a node's right, even if there is none."""
+    """Return the lease by which the controller revokes a node's right, even without a `lease`."""
     if lease is None:
         return ipam.NodeLease(node, ipam.JournalId(""), ipam.BootId(""), heartbeat=1, fenced=True)
     return replace(lease, heartbeat=lease.heartbeat + 1, fenced=True)

@@ -1,9 +1,9 @@
-"""Judges pools beside each other and over time, and divides the pools whose nodes have slices.
+"""Judges pools beside each other, and divides the pools whose nodes have slices.
 
 `kube-rdma ip check` asks for overlaps. That protects no address: blocks do, whatever pools say. It
 spares people surprises. A slice is the part of a pool's range that one node has for itself. A node
-chooses one with its first pod (`choose_slice`), owns it once it holds the whole anchor
-(`own_part`), and keeps it.
+chooses one with its first pod (`choose_slice`). It owns the slice once it holds the slice's
+addresses in the first block (`own_part`), and keeps it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def refuse_namespace(
 ) -> None:
     """Raise Refused for the first NIC whose pool is not for the pod's namespace.
 
-    A pool that is not in `pools` is left to grant.grant, which refuses it for another reason.
+    A NIC whose pool is not in `pools` is left to grant.grant.
     """
     for nic in request.nics:
         pool = pools.get(nic.pool)
@@ -79,7 +79,7 @@ def counted(addresses: int) -> str:
 
 
 def _common(subpool: Subpool, other: Subpool) -> Iterator[tuple[ipam.Family, int, int]]:
-    """Yield the spans of addresses that two subpools share, with family, first and last address."""
+    """Yield family, first and last address of each span of addresses that two subpools share."""
     if subpool.family != other.family:
         return
     a = b = 0
@@ -101,7 +101,7 @@ def own_part(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> Subpo
     """Return the part of a subpool that this node owns; None while it owns no slice of it.
 
     Without slices it is the whole subpool. Of several slices, which a change of the pool can leave,
-    it is the one that containers have addresses of.
+    it is the lowest with addresses in use, else the lowest.
     """
     if subpool.per_node is None:
         return subpool
@@ -118,7 +118,7 @@ def own_part(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> Subpo
 def strays(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> BlockAddresses:
     """Return unused addresses that the node holds outside its own slice, to give back, by block.
 
-    A change of the pool leaves them, or two requests at once. Other nodes need the slice whole.
+    A change of the pool or two requests at once may leave them. Other nodes need the slice whole.
     """
     if subpool.per_node is None:
         return ()
@@ -138,9 +138,9 @@ def choose_slice(
 ) -> tuple[ipam.BlockKey, ipam.Bits] | None:
     """Return the anchor of a slice to acquire; None where none is free, or the node owns one.
 
-    A slice that people chose for the node is the only choice. Without one, the slice that it had
-    last comes first. Then come free ones from a place on that the node's name decides, those that
-    other nodes had last at the end.
+    A slice that people chose for the node is the only choice. Without one, the slice that the node
+    had last comes first. Free slices follow, from a place that the node's name decides; slices
+    that other nodes had last come at the end.
     """
     if own_part(state.node, state.holdings, subpool):
         return None
@@ -169,7 +169,7 @@ def anchor_in(
     key: ipam.BlockKey,
     block: ipam.Block | None,
 ) -> ipam.Bits:
-    """Return the anchor to acquire in a block as just read; none if it is now in another block."""
+    """Return the anchor to acquire in a block as just read; none if choose_slice has another."""
     newest = {at: other for at, other in blocks.items() if at != key}
     chosen = choose_slice(state, newest | ({key: block} if block else {}), subpool)
     return chosen[1] if chosen and chosen[0] == key else NONE
@@ -197,7 +197,10 @@ def _in_order(node: ipam.NodeName, blocks: Blocks, subpool: Subpool) -> Iterator
 
 
 def _walk(node: ipam.NodeName, subpool: Subpool) -> Iterator[ipam.Subnet]:
-    """Yield all slices, from one on that differs from node to node, so that nodes seldom race."""
+    """Yield the slices, beginning with one that the node's name decides, so that nodes seldom race.
+
+    The first of them come a second time at the end.
+    """
     assert subpool.per_node
     prefix, subnets = subpool.per_node.prefix, [r.subnet for r in subpool.ranges]
     counts = [1 << (prefix - subnet.prefixlen) for subnet in subnets]

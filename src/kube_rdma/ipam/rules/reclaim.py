@@ -1,11 +1,11 @@
 """The controller's side: rights that have ended, addresses that become free, usage of pools.
 
-A node is fenced when it is gone for the longest cool-down, and its lease was silent for T, the
-lease's duration, plus a margin. It is gone without a Node object, or with the out-of-service taint:
+A node's right is revoked when the node is gone for the longest cool-down, and its lease silent for
+its duration plus a margin. A node is gone without a Node object, or with the out-of-service taint:
 whoever set it says that nothing runs there. Both times are measured by the controller itself, from
-when it first saw them: a restart of the controller only waits longer. A holder that never had a
-lease here is another release's, whose leases lie in its own namespace. `operations` yields the acts
-of one round of the controller.
+when it first saw them: after a restart it only waits longer. A holder that never had a lease in the
+controller's namespace may belong to another installation. `operations` yields the acts of one round
+of the controller.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NodeObservation(Frozen):
     lease: ipam.NodeLease | None
     since: float  # when the lease was first seen so
     gone_since: float | None
-    is_own: bool  # the node had a lease, so it is one of this controller's
+    is_own: bool  # the node had a lease, so it belongs to this controller
 
 
 class Observations(Frozen):
@@ -76,8 +76,9 @@ def expired(
 ) -> tuple[ipam.NodeName, ...]:
     """Return the nodes whose right is to be revoked.
 
-    They are gone for the longest `cooldown`, and their lease is unchanged for its duration or T,
-    whichever is longer, plus the margin.
+    They are gone for `cooldown` seconds, and their lease is unchanged for its duration or T,
+    whichever is longer, plus the margin. Nodes that never had a lease, or whose right was revoked
+    already, are left out.
     """
     return tuple(
         sorted(
@@ -109,16 +110,16 @@ def without_holder(block: ipam.Block, node: ipam.NodeName) -> ipam.Block | None:
 
 
 def labelled(block: ipam.Block) -> ipam.Block:
-    """Return the block to write again, with the labels of its holders and in plain spelling."""
+    """Return the block to write again, with all its labels and in the spelling of agents."""
     return replace(block, edition=block.edition + 1, is_labelled=True, is_plain=True)
 
 
 def without_stale_requests(
     observations: Observations, queues: Iterable[ipam.BorrowQueue], timing: ipam.Timing, now: float
 ) -> tuple[Observations, tuple[ipam.BorrowQueue, ...]]:
-    """Return new observations, and the queues that change without requests that stand too long.
+    """Return new observations, and the queues with too old requests, without these requests.
 
-    Those stand for six times the patience, so their node probably failed to remove them.
+    They have stood for six times `timing.patience`, so their node probably failed to remove them.
     """
     requests = {}
     changed = []
@@ -135,7 +136,7 @@ def without_stale_requests(
 
 
 def usage(subpools: Iterable[Subpool], blocks: Iterable[ipam.Block]) -> tuple[ipam.Usage, ...]:
-    """Return the usage of each subpool of a pool, counted block by block."""
+    """Return the usage of each subpool of a pool by the holdings in `blocks`."""
     by_key = {block.key: block for block in blocks}
     usages = []
     for subpool in subpools:
@@ -165,10 +166,7 @@ def nearly_full(full: ipam.Usage) -> str:
 
 
 def conflicts(block: ipam.Block) -> tuple[Broken, ...]:
-    """Return an error for each two nodes that hold the same addresses of a block.
-
-    No write of kube-rdma adds such a conflict.
-    """
+    """Return an error for each two nodes that hold the same addresses of a block."""
     return tuple(
         Broken(
             f"IPBlock {block.key.name}, spec.holdings: {_listed(block, both)} held "
@@ -181,10 +179,7 @@ def conflicts(block: ipam.Block) -> tuple[Broken, ...]:
 
 
 def outside(block: ipam.Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...]:
-    """Return an error for each node that holds addresses of a block that no pool gives.
-
-    The pool was deleted or shrunk, or the block edited by hand.
-    """
+    """Return an error for each node with addresses in `block` that are in no subpool."""
     pooled = given(subpools, block.key)
     return tuple(
         Broken(
@@ -197,7 +192,7 @@ def outside(block: ipam.Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...
 
 
 def _listed(block: ipam.Block, bits: int) -> str:
-    """Return the addresses of a block as the subject of a sentence, the first three by name."""
+    """Return how a sentence about addresses of a block begins: with three at most, and a verb."""
     addresses = [str(block.key.address(offset)) for offset in offsets(bits)]
     more = f" and {len(addresses) - 3} more" if len(addresses) > 3 else ""
     return f"{', '.join(addresses[:3])}{more} {'are' if len(addresses) > 1 else 'is'}"

@@ -1,8 +1,8 @@
 """The arithmetic of pools: what a pool can give, as sorted intervals over the grid of blocks.
 
 A /10 or a /64 costs as much as a /24; only slices_from walks over a range, slice by slice. A
-Subpool is a pool's addresses of one family and rail. Every other rule asks it for `mask`, the set
-of a block's addresses that the subpool gives, and finds blocks by their number.
+Subpool is a pool's addresses of one family and rail. Other rules ask for its `mask`, the set of a
+block's addresses that the subpool has, and find blocks by their number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kube_rdma.model import ipam
 Interval = tuple[int, int]  # first and last address as numbers, both in it
 NONE = ipam.Bits(0)
 _ALL = (1 << ipam.BLOCK_ADDRESSES) - 1
-_ZERO_EVERY = 256  # no IPv4 address that ends in .0 is given, but for slices
+_ZERO_EVERY = 256  # no IPv4 address that ends in .0 is given, except from slices
 _RESERVED = 3  # addresses of a subnet that no pod gets: network address, gateway, broadcast address
 
 
@@ -65,7 +65,7 @@ class Subpool(Frozen):
 
 
 def subpools(pool: ipam.IPPool) -> tuple[Subpool, ...]:
-    """Return the subpools of a pool, one for each family and rail; raise Refused with faults."""
+    """Return the subpools of a pool, one for each family and rail; raise Refused for faults."""
     faults = [fault for r in pool.ranges for fault in _faults(r)]
     if not pool.ranges:
         faults = [Refused("it has no ranges", remedy="Add a range", where=f"IPPool {pool.name}")]
@@ -94,7 +94,7 @@ def subpools(pool: ipam.IPPool) -> tuple[Subpool, ...]:
 
 
 def subpools_for(pool: Iterable[Subpool], rail: int | None) -> tuple[Subpool, ...]:
-    """Return the subpools for an interface of this rail, else those that serve every rail."""
+    """Return the subpools for an interface of this rail; without any, subpools without a rail."""
     own = tuple(subpool for subpool in pool if subpool.rail == rail)
     return own or tuple(subpool for subpool in pool if subpool.rail is None)
 
@@ -275,7 +275,7 @@ def _sliced(
 def _has_addresses(
     whole: Subpool, subnet: ipam.Subnet, prefix: int, holes: tuple[Interval, ...]
 ) -> bool:
-    """Return whether any slice of a range has an address to give.
+    """Return whether a slice of a range has an address to give.
 
     Of slices that no hole touches the first four are looked at: network address, gateway and
     broadcast address can fill three.
@@ -323,10 +323,10 @@ def _faults(r: ipam.IPRange) -> Iterator[Refused]:
 
 
 def _reserved(subnet: ipam.Subnet) -> Iterator[Interval]:
-    """Yield the addresses of a subnet that no host can have.
+    """Yield the addresses of a subnet that no host can have, as intervals.
 
-    IPv4: network and broadcast, which a /31 and a /32 lack (RFC 3021). IPv6: the anycast address of
-    the subnet's routers (RFC 4291, 2.6.1), which a /127 lacks (RFC 6164).
+    IPv4: network and broadcast. IPv6: the anycast address of the subnet's routers (RFC 4291,
+    2.6.1). A /31 (RFC 3021), a /32, a /127 (RFC 6164) and a /128 have none.
     """
     if subnet.prefixlen >= subnet.max_prefixlen - 1:
         return
@@ -343,7 +343,7 @@ def _zeros(version: int, first: int, last: int) -> int:
 
 
 def _merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-    """Return the intervals sorted, and as one where they overlap or touch."""
+    """Return the intervals in order; those that overlap or touch are merged."""
     out: list[Interval] = []
     for first, last in sorted(intervals):
         if out and first <= out[-1][1] + 1:

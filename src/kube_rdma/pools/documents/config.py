@@ -99,7 +99,8 @@ def of_document(document: Document) -> Config:
 def is_dialect(value: object) -> bool:
     """Decide whether parsed foreign data, such as a ConfigMap's, is surely a configuration.
 
-    Many programs have a field called mode; ours stands alone, or beside hostNetwork.
+    Many programs have a field called mode; in a configuration it stands alone, or beside
+    hostNetwork.
     """
     if not isinstance(value, dict):
         return False
@@ -209,7 +210,7 @@ SERVE_LABEL = "kube-rdma.io/serve"
 
 
 def label_serving(value: str | None, *, claims: bool) -> Serving:
-    """Return how the label's `value` has pools served: PLUGIN where the node lacks the label.
+    """Return the Serving that the label's `value` asks for: PLUGIN where the node lacks the label.
 
     Raise Refused for an unknown value, and for claims where the agent serves none.
     """

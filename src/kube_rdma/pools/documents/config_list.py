@@ -50,7 +50,7 @@ class CardSelectors(GoTyped):
 
     @property
     def choose(self) -> bool:
-        """Decide whether any selector is set; the plugin treats empty ones as absent."""
+        """Decide whether any field is set; an empty list counts as left out."""
         return any(getattr(self, name) for name in type(self).model_fields)
 
 
@@ -80,7 +80,7 @@ class SharedPool(GoTyped):
     ) -> CardSelectors | None:
         """Refuse a pool with both selectors and `devices`, or neither.
 
-        Pydantic validates `devices` first, so it is known here.
+        Refuse nothing if `devices`, which Pydantic validates first, is invalid.
         """
         chosen = selectors is not None and selectors.choose
         if "devices" in info.data and chosen == bool(info.data["devices"]):
@@ -139,7 +139,7 @@ def _pool(pool: SharedPool, index: int, document: Document) -> PoolSpec:
 
 
 def _warnings(config: ConfigList) -> Iterator[str]:
-    """Yield a warning for each name under several prefixes: the plugin itself refuses these."""
+    """Yield a warning for each name that pools have under several prefixes."""
     full = {(one.resource_prefix, one.resource_name) for one in config.config_list}
     for name, count in Counter(name for _, name in full).items():
         if count > 1:

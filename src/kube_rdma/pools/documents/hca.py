@@ -3,7 +3,7 @@
 The SCC ConfigMap (`rdma-devices`, key config.json) holds nothing but the mode. The field
 hostNetwork is kube-rdma's own: it says that pods use the host's network, as the ACK document
 demands. Shares are called 0, 1, … as by the shared device plugin v0.1.0 (server.go of
-k8s-rdma-sriov-dev-plugin), so that either takes over a node.
+k8s-rdma-sriov-dev-plugin). So either takes over a node from the other.
 """
 
 from __future__ import annotations

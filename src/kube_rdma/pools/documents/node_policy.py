@@ -1,6 +1,6 @@
 """Reads the dialect ``kind: NodePolicy`` (kube-rdma.io/v1alpha1), kube-rdma's own.
 
-The other dialects can say parts of it, and besides only what their own plugins have, such as the
+The other dialects can say parts of it, and add only settings of their own plugins, such as the
 rescan interval and the PCIDEVICE variables. As an object of the cluster it names the nodes that it
 is for. A file on a node is for that node, whatever it says about others. What the validators here
 say of several fields together, the object's definition says in CEL. Lists have a limit there, or
@@ -291,7 +291,7 @@ class PolicyPool(Typed):
     """mode says what a share gives to a container. hca: all cards of the pool, or one with bind
     per-card, shared with other containers. exclusive: a physical card. shared: a virtual interface,
     one on each card. shared-multi: a virtual interface, many on each card. sriov: a virtual
-    function, or a card without any.
+    function, or a card that has none.
     """
     selectors: Annotated[Many[PoolSelector], _Few] = ()
     """selectors choose the cards of the pool among those that the mode can take. One selector has
@@ -309,8 +309,8 @@ class PolicyPool(Typed):
     attach: Annotated[specs.Attach, _Named] | None = None
     """attach says when a container gets device files. none: when the kubelet allocates shares.
     required: when the pod's network is attached. auto: like required, or at the start if the pod
-    has no networks. On nodes without CDI it is none. Left out: auto; none in sriov, and in hca on
-    nodes without networks of kube-rdma.
+    has no networks. On nodes without CDI attach is always none. Left out: auto; none in sriov, and
+    in hca on nodes without networks of kube-rdma.
     """
     prefer: Annotated[specs.Preference, _Named] | None = None
     """prefer says which free shares a container gets. pack: on the fullest cards. spread: on as
@@ -325,7 +325,7 @@ class PolicyPool(Typed):
     device_files: Annotated[Many[Annotated[CharKind, _Named]], Field(max_length=len(CharKind))] = (
         specs.DATA_FILES
     )
-    """deviceFiles is which files in /dev/infiniband of its cards a container opens: uverbs,
+    """deviceFiles are the files in /dev/infiniband that a container may open for its cards: uverbs,
     rdma_cm, umad, issm. On InfiniBand, umad and issm reach the management of the whole fabric; see
     SECURITY.md. Left out: uverbs and rdma_cm.
     """
@@ -338,8 +338,8 @@ class PolicyPool(Typed):
     also in RDMA namespace mode exclusive, where other pods see no shared cards. Left out: false.
     """
     serve: Annotated[specs.Serving, _Named] | None = None
-    """serve says by which way pods get the cards. plugin: as shares of the device plugin. claims:
-    by ResourceClaims (needs --claims and Kubernetes 1.34), and by the same resource name where a
+    """serve says how pods get the cards. plugin: as shares of the device plugin. claims: by
+    ResourceClaims (needs --claims and Kubernetes 1.34), and by the same resource name where a
     DeviceClass has it (Kubernetes 1.36). Left out: what the label kube-rdma.io/serve of the node
     says, else plugin.
     """
@@ -349,7 +349,7 @@ class PolicyPool(Typed):
     """
     rdma_limits: PolicyLimits | None = None
     """rdmaLimits is what a share may take of each RDMA device; the kernel holds a pod to the sum of
-    its shares. Needs agent.shareLimits and cgroup v2. Left out: no limit.
+    its shares. rdmaLimits needs the value agent.shareLimits, and cgroup v2. Left out: no limit.
     """
 
     @field_validator("selectors")
@@ -387,8 +387,8 @@ class PolicyFunctions(Typed):
     [ens4f0].
     """
     count: int = Field(ge=0, le=MOST_FUNCTIONS, examples=[8])
-    """count is the number of virtual functions that each chosen card has. 0 removes them all. The
-    card itself sets the largest number (sriov_totalvfs).
+    """count is the number of virtual functions that each chosen card has. 0 removes all virtual
+    functions of these cards. The card itself sets the largest number (sriov_totalvfs).
     """
     autoprobe: bool = True
     """autoprobe says whether the kernel binds a driver to each new virtual function. Left out:
@@ -423,7 +423,7 @@ class PolicySpec(Typed):
 
     node_selector: words.Labels = Field(default_factory=dict)
     """nodeSelector is the labels of the nodes that the policy is for; a node needs all of them. A
-    file on a node is for this node, whatever is here. Left out: all nodes.
+    configuration file on a node is for that node, whatever nodeSelector says. Left out: all nodes.
     """
     priority: int = 0
     """priority decides between policies of one node that name the same resource, or that both order

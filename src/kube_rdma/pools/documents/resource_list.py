@@ -180,7 +180,7 @@ def load(document: Document) -> Config:
 
 
 def _slips(selectors: FunctionSelectors, device_type: str | None) -> Iterator[Slip]:
-    """Yield each fault of the selectors; `device_type` is None when that field is invalid too."""
+    """Yield each fault of the selectors; `device_type` is None when that field is invalid."""
     if not selectors.given:
         remedy = 'Add a field that chooses, such as "pfNames": ["ens2f0#0-3"]'
         yield Slip("the selectors choose nothing", remedy)

@@ -6,19 +6,17 @@ pod that is nobody can see from here. The kubelet or a record of the agent knows
 kube-rdma that has it. While any other pod has it, the card cannot be given away.
 
 The same goes for a card whose RDMA device left while its function is there. Its module was removed,
-its driver was unbound, or its firmware recovers and has only the function back yet. (mlx5_ib is an
-auxiliary driver of its own beside mlx5_core.) If the mode of its pool moves no cards, only trouble
-does that, so it is believed at once.
+its driver was unbound, or its firmware recovers and has only the function back yet. In a pool
+whose mode moves no cards only trouble takes an RDMA device, so it is believed at once.
 
 One look proves nothing, for what was seen and what was recorded are of different moments, and a
 driver that starts has no interface yet. So an absence that no record explains has to last. And a
 pod that has ended is forgotten by the kubelet before the last plugin gave the interface back.
 
-What a device plugin tells of a card that a pod holds stays as it was: such a card is not judged
-here. A running pod would lose nothing by it, because the kubelet ends none whose device is
-Unhealthy. But it refuses one that it admits again, as after a reboot: "previously allocated devices
-are no longer healthy" (devicesToAllocate, pkg/kubelet/cm/devicemanager/manager.go). Where a share
-stands for all cards of its pool, nobody holds one; a share stays healthy while one card is.
+A card does not become unhealthy because a pod of kube-rdma has it. Else the kubelet would refuse
+the pod when it admits it again, as after a reboot: "previously allocated devices are no longer
+healthy" (devicesToAllocate, pkg/kubelet/cm/devicemanager/manager.go). Where a share stands for all
+cards of its pool, nobody holds one; a share stays healthy while one card is.
 """
 
 from __future__ import annotations
@@ -149,7 +147,7 @@ def inside_pod(card: Card, pod: str, links: Sequence[PodLink]) -> Card:
     """Return the card with link troubles that its interfaces show inside `pod` (namespace/name).
 
     A card that has an interface on the node is returned unchanged: `links` then belong to another
-    one. So is a card without a PCI function, or none of whose interfaces is among `links`.
+    card. So is a card without a PCI function, or without an interface among `links`.
     """
     if card.function is None or card.function.netdevs:
         return card
@@ -176,7 +174,7 @@ moved. A card whose port was DOWN while it moved is held back as long, so it is 
 between."""
 
 ENDING = 30.0
-"""The same after a pod of kube-rdma had the card: whoever moved its interface gives it back."""
+"""CONFIRM for a card that a pod of kube-rdma had: whoever moved its interface gives it back."""
 
 ASK = 10.0
 """Seconds until the next look while the records cannot be read."""
@@ -199,11 +197,11 @@ def absent(
     now: float,
     bare: Collection[CardId] = (),
 ) -> Absences:
-    """Return the absences at `now`; `before` are those of the last look.
+    """Return the absences at `now`; `before` is the result of the last look.
 
     `bare` are the cards that lost their RDMA device (see `is_bare`); they are away too. `explained`
-    are the cards that pods of kube-rdma have, or are getting; None if unknown. Then no further card
-    counts as moved, and a card that does stays so until its return.
+    are the cards that pods of kube-rdma have, or are getting; None if unknown. While it is None, no
+    further card counts as moved, and a card that does stays so until its return.
     """
     away = frozenset(card.id for card in node if is_away(card) or card.id in bare)
     if explained is None:
@@ -221,9 +219,9 @@ def absent(
 def is_away(card: Card) -> bool:
     """Decide whether a card lacks the interface that it should have on the node.
 
-    A function without an RDMA device should have one if a driver of the kernel has it. Else its
-    ports should: RoCE and iWARP stand on one (ib_device_get_netdev). InfiniBand does without, as
-    IPoIB may not be loaded, and so does EFA, whose link layer is unspecified.
+    A function without an RDMA device should have an interface if its driver is not for user space.
+    A card with RDMA ports should have one if all are of link layer Ethernet: RoCE and iWARP stand
+    on an interface (ib_device_get_netdev). InfiniBand does without, and so does EFA.
     """
     ports = [port for device in card.devices for port in device.ports]
     if any(port.netdev for port in ports):  # of eRDMA it is another function's
@@ -241,16 +239,13 @@ def is_away(card: Card) -> bool:
 def is_bare(card: Card) -> bool:
     """Decide whether a function shows no RDMA device and has no driver for user space.
 
-    That is a fault of a card that had one; a driver for user space would have taken it on purpose.
+    That is a fault of a card that had an RDMA device. A driver for user space takes it on purpose.
     """
     return card.function is not None and not card.devices and not card.function.for_programs
 
 
 def attached_cards(attachments: Iterable[Attachment]) -> Iterator[CardId]:
-    """Yield the cards in these attachment records: those given to pods, and those with moved links.
-
-    A record is on the disk before the first link moves, and goes when the last one is back.
-    """
+    """Yield the cards in these attachment records: given to pods, or with links that move."""
     for plan in (plan for attachment in attachments for plan in attachment.plans):
         if plan.card:
             yield plan.card

@@ -1,7 +1,7 @@
 """Answers the kubelet's Allocate: the Grant of a container that holds these shares, or a refusal.
 
-The kubelet asks again for shares that it gave already (init containers, restarts) and gets the
-same Grant. A refusal is final for the pod, which fails at admission.
+The kubelet may ask again for shares that it gave already. A refusal is final for the pod, which
+fails at admission.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def share_cards(pools: Mapping[str, model.Pool], held: HeldShare) -> tuple[Card,
 
 
 def _device_paths(pool: model.Pool, cards: Sequence[Card]) -> Iterator[str]:
-    """Yield the paths of the cards' devices that the pool gives, with rdma_cm and those of vfio."""
+    """Yield the paths of device files that the pool gives for these cards, rdma_cm and vfio too."""
     gives = pool.spec.device_files
     devices = [device for card in cards for device in (*card.devices, *card.management)]
     yield from (c.path for device in devices for c in device.char_devices if c.kind in gives)
@@ -96,10 +96,7 @@ def _device_paths(pool: model.Pool, cards: Sequence[Card]) -> Iterator[str]:
 
 
 def _variables(pool: model.Pool, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
-    """Yield PCIDEVICE_<RESOURCE> and its _INFO variable, if the pool's `variables` ask for them.
-
-    Both are as the SR-IOV network device plugin writes them.
-    """
+    """Yield PCIDEVICE_<RESOURCE> and its _INFO variable, if the pool's `variables` ask for them."""
     if pool.spec.variables is not model.Variables.PCIDEVICE:
         return
     name = "PCIDEVICE_" + "".join(c if c.isalnum() else "_" for c in pool.spec.resource).upper()
@@ -136,8 +133,8 @@ def device_infos(
 ) -> tuple[tuple[model.ShareId, model.DeviceInfo], ...]:
     """Return by share the facts about granted cards that CNI plugins need.
 
-    Shares of a whole pool have none, nor have cards without a PCI function. The name of a soft RDMA
-    device is known only in the pod.
+    Shares of a whole pool have none, nor have cards without a PCI function. Soft RDMA devices are
+    left out.
     """
     if terms(pool.spec).bind is model.Bind.POOL:
         return ()
@@ -156,7 +153,7 @@ def device_infos(
 # Limits: a pod may take of each RDMA device what its shares allow together.
 
 UsedDevices = Sequence[tuple[Plan, tuple[str, ...]]]
-"""The RDMA devices of each interface, by their current names."""
+"""The names of the RDMA devices that each plan moves or makes."""
 
 
 def limited(pools: Mapping[str, model.Pool]) -> dict[str, model.RdmaLimits]:
@@ -177,9 +174,9 @@ def unheld(resource: str) -> Refused:
 def device_limits(
     granted: Iterable[GrantedShare], limits: Mapping[str, model.RdmaLimits], used: UsedDevices = ()
 ) -> tuple[model.DeviceLimits, ...]:
-    """Return the RDMA limits of a pod with these shares, by the name of each device.
+    """Return the RDMA limits of a pod with these shares for each device, sorted by name.
 
-    A device of a share without limits has none, whatever other shares of it say.
+    A device of a share without limits has none, whatever other shares of the device say.
     """
     shares: dict[str, list[model.RdmaLimits]] = {}
     for share in granted:
@@ -196,7 +193,7 @@ def device_limits(
 
 
 def used_devices(attachments: Iterable[Attachment]) -> UsedDevices:
-    """Return each plan with the RDMA devices that it moved into a pod, or made there."""
+    """Return each plan with the RDMA devices that it moves into a pod, or makes there."""
     devices = []
     for plan in (plan for attachment in attachments for plan in attachment.plans):
         steps = (step for step in plan.steps if isinstance(step, MoveRdma | MakeRdma))

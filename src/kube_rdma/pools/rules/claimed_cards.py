@@ -73,7 +73,7 @@ def published_cards(
 
 
 def rdma_devices(card: claims.PublishedCard, devices: Iterable[D]) -> tuple[D, ...]:
-    """Return those of `devices` that a published card stands for; none if it is absent.
+    """Return the `devices` that a published card stands for; none if the card is absent.
 
     The PCI function counts before the name, which another device may have by now. Where several
     devices are on one function, as sub-functions are, only the name tells which one is meant.

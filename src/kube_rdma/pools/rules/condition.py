@@ -30,7 +30,7 @@ class PoolCard(Frozen):
 
 
 class CardsState(Frozen):
-    """The cards of all pools after one survey, and the faults of those that cannot be used."""
+    """The cards of all pools after one survey, and the faults of cards that cannot be used."""
 
     specs: tuple[PoolSpec, ...] = ()
     cards: Mapping[CardId, PoolCard] = field(default_factory=dict)
@@ -42,10 +42,10 @@ def next_state(
 ) -> CardsState:
     """Return the state after one more survey.
 
-    A card that vanished counts as long as documents ask for the same pools, for nothing else
-    remembers it. Exceptions are a soft device, and a virtual function whose physical one is there:
-    somebody removed these. A card that is held back after its return keeps its earlier reason, so a
-    link that flaps changes nothing. A function that is to be removed is no fault.
+    A card that vanished counts as long as `specs` stay the same. Exceptions are a soft device, and
+    a virtual function whose physical one is there. A card that is held back after its return keeps
+    its earlier reason, so a link that flaps changes nothing. A function that is to be removed does
+    not count.
     """
     now = {card.id: card for card in verdict.cards if LEAVING not in card.reasons}
     pooled = {card.id for pool in verdict.pools for card in pool.cards}

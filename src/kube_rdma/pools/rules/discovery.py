@@ -68,7 +68,7 @@ def _reasons(device: Device, links: Links, *, managed: bool) -> Iterator[str]:
 
 
 def _without_gid(port: Port, netdev: Netdev | None) -> str:
-    """Return the problem of a RoCE port without GIDs, with the remedy at its interface."""
+    """Return the problem of a RoCE port without GIDs, and the remedy; none for a fast path."""
     has_none = f"port {port.number} has no GID"
     if port.netdev is None:
         return f"{has_none}: set its interface up and give it an IP address"

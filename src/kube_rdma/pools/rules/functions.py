@@ -37,11 +37,11 @@ from kube_rdma.pools.rules.pools import meeting
 from kube_rdma.pools.rules.selection import unmet
 
 Held = Mapping[CardId, Sequence[str]]  # by card the pods, namespace/name, that hold it
-Uses = Mapping[str, Use]  # by interface; of one that is not in it nobody knows
+Uses = Mapping[str, Use]  # by interface; the use of any other interface is unknown
 
 
 def function_faults(specs: Sequence[FunctionsSpec]) -> tuple[Refused, ...]:
-    """Return a refusal for each two specs that want different settings on one card."""
+    """Return a refusal for each two specs whose selectors want different settings on one card."""
     return tuple(
         _disagreement(what, first, second)
         for first, second in combinations(specs, 2)
@@ -52,10 +52,10 @@ def function_faults(specs: Sequence[FunctionsSpec]) -> tuple[Refused, ...]:
 
 
 def held_functions(holdings: Sequence[Holding], pools: Mapping[str, Pool]) -> Held:
-    """Return by card the pods that hold it, by resources of kube-rdma or of another plugin.
+    """Return by card the pods that hold it, through resources of kube-rdma or of another plugin.
 
-    `pools` are the offered ones. Shares of other SR-IOV device plugins are PCI addresses, and those
-    of a pool that is no longer offered begin with one.
+    `pools` are the offered ones. A share of another resource may stand for the card whose address
+    it is, or begins with.
     """
     pods_by_card: dict[CardId, dict[str, None]] = {}
     for holding in holdings:
@@ -101,7 +101,7 @@ def plan_functions(
 
 
 def function_counts(specs: Sequence[FunctionsSpec], survey: Survey) -> dict[PciAddress, int]:
-    """Return by physical function the number of virtual functions that its specs want."""
+    """Return by physical function the number of virtual functions that the specs want."""
     functions = {function.position.pci: function for function in survey.functions}
     return {pci: spec.count for spec in specs for pci in _chosen(spec, functions)}
 
@@ -295,7 +295,7 @@ def _on(device: Device, function: Function) -> bool:
 def range_faults(
     specs: Sequence[PoolSpec], function_specs: Sequence[FunctionsSpec]
 ) -> tuple[Refused, ...]:
-    """Return a refusal for each range beyond the functions that the same document asks for."""
+    """Return a refusal for each range of functions with a span beyond those of the document."""
     faults = []
     for spec, selector, spans in _ranges(specs):
         for wanted in function_specs:
@@ -309,7 +309,7 @@ def range_faults(
 def outside(
     specs: Sequence[PoolSpec], survey: Survey, function_specs: Sequence[FunctionsSpec] = ()
 ) -> tuple[str, ...]:
-    """Return a sentence for each range with functions that this node lacks and will not get."""
+    """Return a sentence for each range of functions with a span beyond those of a card here."""
     counts = function_counts(function_specs, survey)
     cards = [card for card in survey.functions if card.position.physical_function is None]
     sentences = []
@@ -326,7 +326,7 @@ def outside(
 
 
 def _ranges(specs: Sequence[PoolSpec]) -> Iterator[tuple[PoolSpec, Selector, FunctionRange]]:
-    """Yield each range of virtual functions; skip ranges of sub-functions, which are no index."""
+    """Yield each range of virtual functions with its spec and selector; skip sub-functions."""
     for spec in specs:
         for selector in spec.selectors:
             for function_range in (*selector.physical, *selector.roots):
@@ -362,7 +362,7 @@ def _fault(function_range: FunctionRange, first: int, wanted: FunctionsSpec, whe
 
 
 def _missing(function_range: FunctionRange, card: Function, wanted: int | None) -> str | None:
-    """Say which function of a range the card lacks and cannot get; None if it has them all."""
+    """Say which span of a range lies beyond what the card has or gets; None if none does."""
     has, name = len(card.position.virtual_functions), function_range.parent
     most = max(card.position.sriov_total or 0, has)
     if (first := _beyond(function_range, most)) is not None:

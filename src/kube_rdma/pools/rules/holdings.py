@@ -29,7 +29,7 @@ def holders(holdings: Sequence[Holding]) -> dict[str, tuple[str, ...]]:
 def held_cards(
     holdings: Sequence[Holding], specs: Sequence[PoolSpec]
 ) -> dict[str, dict[CardId, tuple[str, ...]]]:
-    """Return by resource the cards that pods hold, each with those pods."""
+    """Return by resource the cards that pods hold, each with its pods."""
     by_resource = {spec.resource: spec for spec in specs}
     cards_by_resource: dict[str, dict[CardId, tuple[str, ...]]] = {}
     for held in holdings:
@@ -94,10 +94,8 @@ def unreported(
 ) -> tuple[RecordedGrant, ...]:
     """Return the recorded grants that the answer lacks, of pods that it does not name.
 
-    Pods whose names are unknown count as not named.
-
-    A pod that the answer names holds exactly the shares of the answer: pod resources leave out what
-    only an init container holds.
+    Pods whose names are unknown count as not named. A pod that the answer names holds exactly the
+    shares of the answer.
     """
     held = {(one.resource, share) for one in answer.shares for share in one.shares}
     pods = set(answer.pods)

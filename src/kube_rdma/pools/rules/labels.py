@@ -61,21 +61,21 @@ TABLE = (
     LabelRow(f"{RELEASE}.VERSION_ID", "`24.04`", "the version of the distribution"),
     LabelRow(f"{RELEASE}.VERSION_ID.major", "`24`", "its first number"),
     LabelRow(f"{RELEASE}.VERSION_ID.minor", "`04`", "its second number"),
-    LabelRow(LINK_LAYER, "`ethernet`, `infiniband`, `mixed`", "what the RDMA ports speak"),
-    LabelRow(RATE, "`400`", "Gbit/s of the fastest active RDMA port, cut to a whole number"),
-    LabelRow(PORTS, "`8`", "RDMA ports, without those of virtual functions"),
+    LabelRow(LINK_LAYER, "`ethernet`, `infiniband`, `mixed`", "link layer of the RDMA ports"),
+    LabelRow(RATE, "`400`", "Gbit/s of the fastest active RDMA port, rounded down"),
+    LabelRow(PORTS, "`8`", "number of RDMA ports, without ports of virtual functions"),
     LabelRow(
         MODE,
         "`hca`, `exclusive`, `shared`, `shared-multi`, `sriov`, `mixed`",
-        "how the node's pools give their cards",
+        "mode of the node's pools",
     ),
     LabelRow(NAMESPACES, "`shared`, `exclusive`", "the kernel's RDMA namespace mode"),
-    LabelRow(GPUS_NEAR, "`8`", "GPUs with an RDMA card below the same host bridge"),
-    LabelRow(RAILS, "`8`", "rails that the node's cards are on"),
+    LabelRow(GPUS_NEAR, "`8`", "number of GPUs that have an RDMA card below the same host bridge"),
+    LabelRow(RAILS, "`8`", "number of rails that the node's cards are on"),
     LabelRow(
         FABRIC,
         "`fec0000000000001`",
-        "InfiniBand subnet prefixes, sorted, with `.` between; the default prefix names no fabric",
+        "InfiniBand subnet prefixes, sorted, with `.` between, without the default prefix",
     ),
     LabelRow(
         HARDWARE,
@@ -83,12 +83,22 @@ TABLE = (
         "group of nodes with the same hardware, for NodePolicies",
         by_agent=False,
     ),
-    LabelRow("kube-rdma.io/block", "`leaf-1`", "leaves of most nodes of its block", by_agent=False),
-    LabelRow("kube-rdma.io/leaf", "`leaf-1`", "leaf switches of its cards", by_agent=False),
+    LabelRow(
+        "kube-rdma.io/block",
+        "`leaf-1`",
+        "the node's block, named after its leaf switches",
+        by_agent=False,
+    ),
+    LabelRow(
+        "kube-rdma.io/leaf",
+        "`leaf-1`",
+        "leaf switches that the node's cards are plugged into",
+        by_agent=False,
+    ),
     LabelRow(
         "kube-rdma.io/serve",
         "`plugin`, `claims`",
-        "by which way pods get the node's cards",
+        "whether the device plugin or claims give pods the node's cards",
         by_agent=False,
     ),
 )
@@ -107,7 +117,7 @@ def is_nfd(key: str) -> bool:
 
 
 def _generic(key: str) -> str:
-    """Return the key as the table lists it, with a placeholder for a vendor's number."""
+    """Return the key as the table lists it: VENDOR stands for a vendor's number."""
     before, middle, after = key.partition("/pci-")
     vendor, dot, end = after.partition(".")
     if middle and dot and _VENDOR_DIGITS.fullmatch(vendor):
@@ -178,7 +188,7 @@ def wanted_labels(facts: LabelFacts) -> WantedLabels:
 def _vendors(survey: Survey) -> dict[str, str]:
     """Return presence labels for vendors of network cards and GPUs, MOST_VENDORS at most.
 
-    Those of RDMA cards and GPUs come first.
+    Vendors of RDMA cards and GPUs come first.
     """
     positions = {device.pci for device in survey.devices}
     first = {one.vendor for one in survey.functions if one.position.pci in positions}
@@ -189,7 +199,7 @@ def _vendors(survey: Survey) -> dict[str, str]:
 
 
 def _host(host: HostRelease) -> dict[str, str]:
-    """Return the labels of kernel and distribution, spelled as Node Feature Discovery does."""
+    """Return the labels of kernel and distribution; the value of an unknown fact is empty."""
     kernel = re.sub(r"[^-A-Za-z0-9_.]", "_", host.kernel).strip("-_.")
     labels = {f"{KERNEL}.full": kernel}
     if match := _VERSION.fullmatch(kernel):
@@ -225,7 +235,7 @@ def _rdma(facts: LabelFacts) -> dict[str, str]:
 
 
 def _port_labels(survey: Survey, devices: list[Device], ports: list[Port]) -> dict[str, str]:
-    """Return the labels about ports; `wanted_labels` leaves out those with an empty value."""
+    """Return the labels about ports; `wanted_labels` leaves out labels with an empty value."""
     rates = [port.rate_gbps for port in ports if port.state is PortState.ACTIVE and port.rate_gbps]
     layers = {port.link_layer for port in ports} - {LinkLayer.UNKNOWN}
     positions = [device.position for device in devices if device.position]
@@ -244,7 +254,7 @@ def _port_labels(survey: Survey, devices: list[Device], ports: list[Port]) -> di
 
 
 def _hidden(survey: Survey) -> bool:
-    """Decide whether a card seems to be in a pod: it has a driver and no device to be seen."""
+    """Decide whether a card seems to be in a pod: it has a driver, and its devices are hidden."""
     positions = {device.pci for device in survey.devices}
     return any(
         one.driver

@@ -23,7 +23,9 @@ class Takes(StrEnum):
     RDMA = "every card with an RDMA device"
     PHYSICAL = "every physical card with an RDMA device"
     MOVABLE = "every physical card with an RDMA device that the node itself can do without"
-    FUNCTION = "virtual functions, and physical ones that have none, that the node can do without"
+    FUNCTION = (
+        "virtual functions, and physical functions that have none, if the node can do without them"
+    )
 
 
 class ModeRow(Frozen):
@@ -51,17 +53,17 @@ MODES: Mapping[Mode, ModeRow] = {
         attach=Attach.NONE,
         prefer=Preference.PACK,
         most=None,
-        moves="nothing, but what its networks make",
+        moves="nothing but the interfaces of the pod's networks",
         isolation=(
-            "none: every pod opens every card, or with networks of kube-rdma those of its networks"
+            "none: every pod opens every card; with networks of kube-rdma only its networks' cards"
         ),
-        meaning="every RDMA card of the node, shared by every container that holds a share",
+        meaning="every RDMA card of the pool, shared by all containers that hold a share",
     ),
     Mode.EXCLUSIVE: ModeRow(
         takes=Takes.MOVABLE,
         prefer=Preference.NUMA,
         owns=True,
-        moves="the card's own network interface, and its RDMA device where the kernel moves it",
+        moves="the card's own interface; in RDMA namespace mode `exclusive` also its RDMA device",
         isolation="the card belongs to one pod alone",
         meaning="the physical card itself, for one pod at a time",
     ),
@@ -70,16 +72,16 @@ MODES: Mapping[Mode, ModeRow] = {
         prefer=Preference.NUMA,
         moves="one virtual interface on the card",
         isolation="own interface and address",
-        meaning="one virtual interface of each physical card",
+        meaning="the one virtual interface of a physical card",
     ),
     Mode.SHARED_MULTI: ModeRow(
         takes=Takes.PHYSICAL,
         shares=16,
         prefer=Preference.LEAST_LOADED,
         most=1000,
-        moves="a virtual interface on the card, one of many",
+        moves="one of many virtual interfaces on the card",
         isolation="own interface and address",
-        meaning="virtual interfaces of a physical card, for many pods at a time",
+        meaning="one of many virtual interfaces of a physical card",
     ),
     Mode.SRIOV: ModeRow(
         takes=Takes.FUNCTION,
@@ -88,8 +90,11 @@ MODES: Mapping[Mode, ModeRow] = {
         prefer=Preference.SPREAD,
         owns=True,
         numbered=False,
-        moves="the function's interface and RDMA device, by the network that is asked for",
-        isolation="one pod has the function; the card isolates functions",
+        moves=(
+            "the function's interface, by a network that the pod asks for; in RDMA namespace mode "
+            "`exclusive` also its RDMA device"
+        ),
+        isolation="one pod has the function; the card isolates its functions from each other",
         meaning="a virtual function of a card, for one pod at a time",
     ),
 }
@@ -108,7 +113,7 @@ def terms(spec: PoolSpec) -> ModeRow:
 
 
 def pooled(pools: Iterable[Pool], *, owns: bool) -> tuple[tuple[Card, str], ...]:
-    """Return the cards of pools whose shares own the whole card, or do not, with the resource."""
+    """Return the cards of pools whose mode owns cards or not, as `owns` says, with the resource."""
     mine = (pool for pool in pools if terms(pool.spec).owns is owns)
     return tuple((card, pool.spec.resource) for pool in mine for card in pool.cards)
 
@@ -116,7 +121,6 @@ def pooled(pools: Iterable[Pool], *, owns: bool) -> tuple[tuple[Card, str], ...]
 def with_networks(spec: PoolSpec) -> PoolSpec:
     """Return the spec for a node with pod networks, whose runtime reads CDI files.
 
-    A container then gets the devices of its own networks; what it opens is known only when these
-    are there. A pod without networks gets every card of its shares.
+    An `attach` that is left out becomes the mode's default for such nodes.
     """
     return spec if spec.attach else replace(spec, attach=MODES[spec.mode].networked)

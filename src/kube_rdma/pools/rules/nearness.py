@@ -1,9 +1,9 @@
 """Finds how near PCI functions are: what a GPU and a card have to cross to reach each other.
 
 GetPreferredAllocation ranks cards by how near free GPUs are, and the log says after a grant how
-near the card is. `kube-rdma devices --topology` shows all of them (hardware/rules/node_picture).
-The classes are those of `nvidia-smi topo -m` and of NVML (nvmlGpuTopologyLevel_t). These count a
-PCIe switch as one bridge, although the kernel shows each of its ports as a bridge.
+near the card is. `kube-rdma devices --topology` shows all distances (hardware/rules/node_picture).
+The classes are named as by `nvidia-smi topo -m`. A PCIe switch counts as one bridge, although the
+kernel shows each of its ports as a bridge.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Distance(Frozen):
     worst: Way
 
     def __str__(self) -> str:
-        """Return ``0000:81:00.0 to GPU 0000:82:00.0: PIX``, also the farthest GPU if it differs."""
+        """Return ``0000:81:00.0 to GPU 0000:82:00.0: PIX``, and the farthest GPU if not as near."""
         near = f"{self.card} to GPU {self.nearest}: {_word(self.best)}"
         if rank(self.worst) == rank(self.best):
             return near
@@ -161,10 +161,10 @@ def free_claim_gpus(gpus: ClaimGpus, held: Iterable[ClaimedDevice]) -> tuple[Gpu
 def starting_pods(
     pods: Iterable[PodClaims], resource: str, held: Iterable[ClaimedDevice]
 ) -> tuple[PodClaims, ...]:
-    """Return pods that want `resource` and have no device yet: the kubelet may be admitting them.
+    """Return pods that want `resource` and hold no device by a claim yet.
 
     The kubelet allocates shares when it admits a pod and prepares its claims afterwards
-    (pkg/kubelet/kubelet.go, SyncPod), so pods whose claims are prepared are past this.
+    (pkg/kubelet/kubelet.go, SyncPod), so it may be admitting these pods.
     """
     past = {(one.namespace, one.pod) for one in held}
     return tuple(

@@ -55,7 +55,7 @@ def as_members(
 def not_free(
     specs: Sequence[PoolSpec], node: Sequence[Card], held: Holders, kept: Sequence[PoolSpec]
 ) -> tuple[Card, ...]:
-    """Return all cards, with a reason against those that pods hold by an earlier spec in `kept`.
+    """Return all cards, with a reason against each that pods hold by an earlier spec in `kept`.
 
     The reason is given only if the mode of either spec owns its cards. `held` also lists the
     holders of those earlier specs. A held card is not unhealthy, so this is applied after
@@ -97,7 +97,7 @@ class _Members:
         return tuple(dict.fromkeys((*problems, *self._of_program(spec, card), *unseen)))
 
     def _own(self, card: Card) -> Iterator[str]:
-        """Yield the reasons that no change of a link removes; none if one device is good."""
+        """Yield the reasons that no change of a link removes; none if one device has none."""
         if not card.devices and card.function and card.function.driver is None:
             yield from card.reasons
         reasons_by_device = [
@@ -210,7 +210,7 @@ def hidden(spec: PoolSpec) -> Iterator[str]:
     """
     if not terms(spec).owns and not spec.host_network:
         yield (
-            "RDMA namespace mode exclusive hides the node's cards from pods: boot it with "
+            "RDMA namespace mode exclusive hides the node's cards from pods: boot the node with "
             "ib_core.netns_mode=1, or set hostNetwork of a pool whose pods use the node's network"
         )
 
@@ -276,7 +276,7 @@ class NodeVerdict(Frozen):
 def evaluate(
     facts: NodeFacts, health: Mapping[CardId, absence.Health] | None = None, now: float = 0.0
 ) -> NodeVerdict:
-    """Return the judgement on a node; `health` is that of the last assessment, None at the first.
+    """Return the judgement on a node; `health` is from the last assessment, None at the first.
 
     `now` is in seconds of one clock that never goes back.
     """
@@ -351,10 +351,9 @@ def _spared(facts: NodeFacts) -> Iterator[str]:
 
 
 def _dynamic(facts: NodeFacts, pools: Sequence[Pool]) -> Iterator[str]:
-    """Yield a sentence for each pool with free cards whose IP address has a lease that expires.
+    """Yield a sentence for each pool that moves cards, if a free one has a dynamic IP address.
 
-    Such addresses come from a program of the node that configures the card. It will do so again
-    whenever the card comes back from a pod, but renews nothing while it is there.
+    No program renews such an address while the card is in a pod.
     """
     holders = set().union(*facts.held.values())
     for pool in filter(lambda pool: moves(pool.spec), pools):

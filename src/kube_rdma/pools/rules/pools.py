@@ -45,14 +45,13 @@ class Clash(Frozen):
 def resolve(
     specs: Sequence[model.PoolSpec], node: Sequence[Card], survey: Survey, held: Held | None = None
 ) -> tuple[tuple[model.Pool, ...], tuple[Clash, ...]]:
-    """Return the pool of each spec, in their order, and the cards that several specs select.
+    """Return the pool of each spec, in order of the specs, and the cards that several specs select.
 
-    A card that two specs select belongs to both, or to one alone if the mode of either owns its
-    cards: to the spec by which pods hold it, else to the first. `held` says by resource which cards
-    pods hold. Such a card stays in its pool as long as its function is there, for its devices in a
-    pod are invisible here. A card whose port is down stays in its pool too: a port recovers. If
-    shares stand for the whole pool, each is healthy while one card is usable. A pool without cards
-    has no shares: zero tells more than a thousand unhealthy ones.
+    A card that two specs select belongs to both, unless the mode of either owns its cards. Then it
+    belongs to the spec by which pods hold it, else to the first. `held` says by resource which
+    cards pods hold. A held card stays in its pool as long as it is in `node`, for its devices in a
+    pod may be hidden. A card whose port is down stays in its pool too. If shares stand for the
+    whole pool, each is healthy while one card is usable. A pool without cards has no shares.
     """
     functions: Functions = {
         card.function.position.pci: card.function for card in node if card.function
@@ -93,7 +92,7 @@ def owners(
 def _candidates(
     card: Card, specs: Sequence[model.PoolSpec], functions: Functions, held: Held
 ) -> Sequence[int]:
-    """Return the indexes of specs that select `card`; those whose pods hold it come first."""
+    """Return the indexes of specs that select `card`; specs by which pods hold it come first."""
     holding = [card.id in held.get(spec.resource, ()) for spec in specs]
     meaning = (
         place
@@ -159,7 +158,7 @@ def with_defaults(spec: model.PoolSpec) -> model.PoolSpec:
 def faults(specs: Sequence[model.PoolSpec]) -> tuple[Refused, ...]:
     """Return refusals of specs with too many shares, or that contradict each other on every node.
 
-    They are in the order of the specs.
+    The refusals are in the order of the specs.
     """
     refusals: list[Refused] = []
     for index, spec in enumerate(specs):
@@ -213,7 +212,7 @@ def _owner(first: model.PoolSpec, second: model.PoolSpec) -> str | None:
 
 
 def _common(first: model.PoolSpec, second: model.PoolSpec) -> str | None:
-    """Name cards that both specs select wherever one does; None when that is not certain."""
+    """Return words for cards that one spec selects only where the other does; None if unsure."""
     if not first.selectors and not second.selectors:
         return "every card"
     pairs = ((one, other) for one in first.selectors for other in second.selectors)

@@ -24,7 +24,7 @@ from kube_rdma.pools.rules.rails import physical
 
 
 class _Rail(Frozen):
-    """The shares on one physical card, its virtual functions included: these share one port."""
+    """The shares on one physical card, its virtual functions included."""
 
     used: int  # shares of it that other containers have
     took: int  # shares of it that this container has in any case
@@ -42,12 +42,11 @@ def prefer(
 ) -> tuple[ShareId, ...]:
     """Return the preferred `size` of the available shares, those of `must` first.
 
-    `must` is what the pod's init containers leave to this one (must_include_deviceIDs). Every
-    policy but PACK takes a share of each rail before the second one of any. A job that asks for
-    four shares wants the ports of four cards. A share of the pool that is neither available nor a
-    must counts as in use. One that is unhealthy or not of the pool is given only as a must. `gpus`
-    are those still free; without any, NUMA works as LEAST_LOADED. Raise Refused for a request that
-    no choice of shares can meet.
+    `must` are available shares that have to be among them (must_include_deviceIDs). Every policy
+    but PACK takes a share of each physical card before the second one of any. A share of the pool
+    that is not available counts as in use. One that is unhealthy or not of the pool is given only
+    as a must. `gpus` are the free GPUs; without any, NUMA works as LEAST_LOADED. Raise Refused for
+    a request that no choice of shares can meet.
     """
     free, held = set(available), tuple(dict.fromkeys(must))
     _check(pool, free, held, size)

@@ -72,9 +72,8 @@ def numbers(
 ) -> Mapping[CardId, int]:
     """Return the rail of each card that has one, virtual functions of the node included.
 
-    Recorded or listed cards have one also while they are gone.
-
-    If `listed` has names, its order counts and other cards have no rail.
+    Recorded or listed cards have one also while they are gone. If `listed` has names, its order
+    counts and other cards have no rail.
     """
     names = dict(record.names)
     rails = {names.get(entry, CardId(entry.lower())): rail for rail, entry in enumerate(listed)}
@@ -88,9 +87,10 @@ def numbers(
 
 
 def places_of(record: RailRecord) -> tuple[tuple[str, CardId], ...]:
-    """Return pairs of rail and physical card, by entries of the configured list, else by numbers.
+    """Return pairs of rail and physical card.
 
-    A soft device without a function is left out: it is out of sight while a pod has it.
+    A rail is an entry of the configured list, else a number. A soft device without a function is
+    left out: it is out of sight while a pod has it.
     """
     if record.names:
         return tuple((entry, card) for entry, card in record.names if "@" not in card)
@@ -163,7 +163,7 @@ def _moved(at: Mapping[CardId, CardId]) -> tuple[tuple[CardId, CardId], ...]:
 def _since_boot(
     record: RailRecord, here: Collection[CardId | None], new: Sequence[CardId], boot: str
 ) -> RailRecord:
-    """Return the record with the cards missing and the cards added since the node's last boot."""
+    """Return the record with `waiting` and `came`: cards unseen and new cards since the boot."""
     waiting, came = record.waiting, record.came
     if boot and boot != record.boot:
         before = (name for name in record.functions if name not in new)

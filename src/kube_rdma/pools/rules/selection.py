@@ -1,8 +1,8 @@
 """Makes cards of a survey's devices and functions, and decides which cards a pool means.
 
-A pool's selectors choose first, then what its mode can take. The module pools/rules/pools asks for
-every card, and `config check` shows why a card is not in a pool. One value of each given field has
-to match, as in the configurations of the shared and of the SR-IOV device plugin.
+A pool's selectors choose first, then its mode takes what it can. The module pools/rules/pools asks
+for every card, and `config check` shows why a card is not in a pool. One value of each given field
+has to match, as in the configurations of the shared and of the SR-IOV device plugin.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DIGEST = 8
 
 
 def cards(survey: Survey, verdicts: Sequence[Verdict]) -> tuple[Card, ...]:
-    """Make cards of the survey's network functions and devices, sorted by id.
+    """Return cards made of the survey's network functions and devices, sorted by id.
 
     `verdicts` are on these devices. Soft devices of pods are left out.
     """
@@ -48,7 +48,10 @@ def cards(survey: Survey, verdicts: Sequence[Verdict]) -> tuple[Card, ...]:
 
 
 def card_id(device: Device) -> CardId:
-    """Return a device's card id, made of its auxiliary device, PCI function or else identity."""
+    """Return the id of a device's card: its auxiliary device, PCI function or else identity.
+
+    A long id is cut and ends in a digest.
+    """
     name = device.auxiliary or (device.position.pci if device.position else device.identity)
     if len(name) > _LONGEST:
         digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
@@ -57,10 +60,7 @@ def card_id(device: Device) -> CardId:
 
 
 def of_a_pod(device: Device) -> bool:
-    """Decide whether a soft device belongs to a pod, since the node lists those of all namespaces.
-
-    The interface of such a device is invisible on the node; a device without one would not exist.
-    """
+    """Decide whether a device is a soft one of a pod: the node does not see its interface."""
     return device.is_soft and not any(port.netdev for port in device.ports)
 
 
@@ -72,8 +72,8 @@ def is_vital(card: Card) -> bool:
 def interfaces(card: Card, functions: Iterable[Function]) -> tuple[Netdev, ...]:
     """Return every interface that moves with the card; `functions` are all of the node.
 
-    These are its own, and those of its RDMA ports: of eRDMA they are another function's, which has
-    the same MAC (erdma_enum_and_get_netdev, drivers/infiniband/hw/erdma/erdma_main.c).
+    These are its own, and interfaces of its RDMA ports: with eRDMA they are another function's,
+    which has the same MAC (erdma_enum_and_get_netdev, drivers/infiniband/hw/erdma/erdma_main.c).
     """
     own = _netdevs(card.function)
     ports = {port.netdev for device in card.devices for port in device.ports if port.netdev}
@@ -152,8 +152,8 @@ def why_not(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
 def spared(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
     """Return why a selected card is kept for the node; None if it is not selected or not kept.
 
-    Nothing is said of a virtual machine's fast path, which every such node has. Nor is it of
-    virtual functions: they are many, and seldom selected one by one.
+    Return None also for a virtual machine's fast path, for a virtual or sub-function, and for a
+    card without an RDMA device.
     """
     if not card.devices or _part(card) or _untakable(terms(spec).takes, spec, card):
         return None
@@ -167,10 +167,10 @@ def left_out(
 ) -> dict[CardId, str]:
     """Return cards in no pool, each with a sentence on the name that a selector probably has wrong.
 
-    Cards are left out on purpose too, such as those of storage, and a selector may name the cards
+    Cards are left out on purpose too, such as cards for storage, and a selector may name the cards
     of several kinds of nodes. So a card counts if another of its model is in the pool. Names that
-    the node lacks count while they are no more than such cards, and than the names that it has.
-    While an interface is hidden inside of a pod nobody knows which names the node lacks.
+    the node lacks count while they are no more than such cards, and than names that the node has.
+    While the name of a card of this model is hidden, as inside of a pod, none counts.
     """
     pooled = {card.id for pool in pools for card in pool.cards}
     found: dict[CardId, str] = {}
@@ -202,7 +202,7 @@ def _model(card: Card) -> tuple[int, int] | None:
 
 
 def _accelerating(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
-    """Return why pods do not get an accelerating card; None if not so, or if selected by name."""
+    """Return why pods do not get an accelerating card; None for others, and if selected by name."""
     return None if _is_named(spec, card, functions) else accelerates(card, functions)
 
 
@@ -223,9 +223,9 @@ def accelerates(card: Card, functions: Functions) -> str | None:
 def _needed(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
     """Return why the node needs `card`, if the spec's mode would move it into a pod; else None.
 
-    A card that is named by itself is kept only if its loss would cut the node off or break a bond.
-    An address with its own routes is no such need, for the cards of a fabric have one each on the
-    node (docs/decisions/0024). The address of the Node object is one.
+    A card that is named by itself is kept only if an interface of it is enslaved, or its loss
+    would cut the node off. An address with its own routes is no such need, for the cards of a
+    fabric have one each on the node (docs/decisions/0024). The address of the Node object is one.
     """
     if not moves(spec):
         return None
@@ -306,7 +306,7 @@ def _part(card: Card) -> str | None:
 
 
 def unmet(selector: Selector, card: Card, functions: Functions) -> str | None:
-    """Say which field of `selector` the card does not meet first; None if it meets all."""
+    """Name the first field of `selector` that the card does not meet; None if it meets all."""
     base = card.function or (functions.get(card.pci) if card.pci else None)
     for field in _FIELDS:
         choice, facts = field.choice(selector), list(dict.fromkeys(field.facts(card, base)))
@@ -324,7 +324,7 @@ def unmet(selector: Selector, card: Card, functions: Functions) -> str | None:
 
 
 def _in_range(function_range: FunctionRange, card: Card, functions: Functions) -> bool:
-    """Decide whether the card is the named physical function or, by its index, a part of it."""
+    """Decide whether the card is in a range; without indexes the range is the whole function."""
     position = card.position
     address = (position.physical_function or position.pci) if position else None
     physical = functions.get(address) if address else None

@@ -8,7 +8,7 @@ cards does not wait.
 
 The spec of a resource is remembered while the agent restarts (agent/changes). It is also remembered
 while pods hold shares of a resource that no document names any more. Such a resource may come back
-in another mode, as that of the node's label comes back after every start. Where nothing is
+in another mode; that of the node's label comes back after every start. Where nothing is
 remembered, share ids that pods hold and that belong to another kind of mode keep the resource from
 being offered.
 """
@@ -137,13 +137,13 @@ def _ended(pods: Sequence[str]) -> str:
 
 
 def _meaning(spec: PoolSpec) -> tuple[Mode, Bind, Attach]:
-    """Return the mode, binding and attachment, by which pods see a share of the spec."""
+    """Return the mode, `bind` and `attach` of a spec, which decide what its shares mean to pods."""
     row = terms(spec)
     return spec.mode, row.bind, row.attach
 
 
 def _told_apart(old: PoolSpec, new: PoolSpec) -> tuple[str, str]:
-    """Describe two specs of different meaning: by mode, or by what differs in one mode."""
+    """Describe two specs of different meaning: by their modes, else by `bind` or `attach`."""
     if old.mode != new.mode:
         return f"mode {old.mode}", f"mode {new.mode}"
     first, second = terms(old), terms(new)
@@ -155,8 +155,8 @@ def _told_apart(old: PoolSpec, new: PoolSpec) -> tuple[str, str]:
 def _fits(spec: PoolSpec, share: ShareId) -> bool:
     """Decide whether a share of this spec could have this id, whatever its cards and count.
 
-    An id that names no card is of another device plugin, or of a pool with `bare_ids`: its pods may
-    use any card. That excludes a mode that needs its cards exclusively.
+    An id with neither a mode nor a card is of another device plugin, or of a pool with `bare_ids`.
+    Its pods may use any card, so it fits no mode that owns its cards.
     """
     row = terms(spec)
     head, _, slot = share.rpartition("-")
