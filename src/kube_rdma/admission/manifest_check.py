@@ -243,7 +243,10 @@ class _Checker:
         return "parameters of a claim or class, to be written below opaque.parameters"
 
     def _loaded(self, part: PodSection, manifest: Manifest) -> admission.PodTemplate | None:
-        """Return a pod; for a kind of another project, warn of its faults and return None."""
+        """Return a pod; raise Refused for a faulty one.
+
+        If the kind is of another project, warn of the faults and return None.
+        """
         try:
             return pod_api.load(part, manifest.namespace, manifest.name)
         except Refused as refused:
@@ -313,7 +316,7 @@ class _Checker:
     def _as_json(self, document: Document, text: str, network: Network) -> None:
         """Warn of a network configuration that is not JSON.
 
-        Raise Refused where a plugin reads it.
+        Raise Refused where the plugin of another project reads it.
         """
         where = document.where(_CONF)
         try:
@@ -329,7 +332,7 @@ class _Checker:
             self.warn(where, (problem,), "Write it as JSON, as Multus reads nothing else")
 
     def of_made_network(self, manifest: Manifest) -> str:
-        """Add the resource of an object of which an operator makes a network definition."""
+        """Add the resource of an object from which an operator makes a network definition."""
         spec = fields_of(manifest.document.value).get("spec")
         if resource := text_of(fields_of(spec).get("resourceName")):
             prefixes = _PREFIXES[manifest.group] if "/" not in resource else ("",)
@@ -380,7 +383,7 @@ class _Checker:
         return "queue of Kueue"
 
     def uncovered(self) -> None:
-        """Warn of devices that a pod's ClusterQueue does not cover: Kueue never admits it.
+        """Warn of devices that a pod's ClusterQueue does not cover: Kueue never admits the pod.
 
         See kubernetes-sigs/kueue@v0.14 pkg/scheduler/flavorassigner, "unavailable in ClusterQueue".
         """
@@ -394,7 +397,7 @@ class _Checker:
                 self.warn(part.where(asks[resource].path), (problem,), remedy)
 
     def offered_twice(self) -> None:
-        """Warn of a resource that another device plugin also offers on the same nodes.
+        """Warn of a resource that another device plugin may also offer on the same nodes.
 
         The kubelet keeps the plugin that registered last: kubernetes@v1.34
         pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go.
@@ -518,7 +521,7 @@ class WrittenCluster(Frozen):
 
 
 def written_cluster(parts: Iterable[Document | Refused]) -> WrittenCluster:
-    """Return pools and networks that the documents describe; raise Refused for faults."""
+    """Return pools, networks and IPPools of the documents; raise Refused for errors."""
     checker = _Checker(parts)
     errors = [one for one in checker.findings if one.is_error]
     if errors:
@@ -529,7 +532,7 @@ def written_cluster(parts: Iterable[Document | Refused]) -> WrittenCluster:
 
 
 def is_configuration(parts: Sequence[Document | Refused]) -> bool:
-    """Decide whether a file is only a pool configuration, as an agent mounts it."""
+    """Decide whether a file is empty, or one pool configuration as an agent mounts it."""
     if len(parts) != 1 or isinstance(parts[0], Refused):
         return not parts
     return all(one.is_a("kube-rdma.io", "NodePolicy") for one in manifests.manifests(parts[0]))

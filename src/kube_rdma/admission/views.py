@@ -18,7 +18,7 @@ _NONE = "-"  # no name
 
 
 class CheckedObject(Frozen):
-    """An object of a file, with its meaning for kube-rdma; empty if it has none."""
+    """An object of a file; `meaning` says what it is for kube-rdma, and is empty for nothing."""
 
     at: str
     kind: str

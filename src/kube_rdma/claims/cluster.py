@@ -1,8 +1,8 @@
 """Claims, slices and pods with claims at the API server: read, watched and written.
 
-claims/publisher asks when a share is to be preferred: the scheduler has allocated the claims of a
-pod by then (KEP-4381), the kubelet has prepared none. claims/prepared_claims asks for claims that
-its own driver has to prepare, and for the pods that use them.
+claims/publisher asks for claims of pending pods when the kubelet asks which shares to prefer. The
+scheduler has allocated them by then (KEP-4381). claims/prepared_claims asks for claims that
+kube-rdma's driver has to prepare, and for the pods that use them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kube_rdma.model.late_binding import PodName
 
 
 async def pending_pods(cluster: Cluster, node: str) -> tuple[PodClaims, ...]:
-    """Return the claims of all pods of a node that have not started."""
+    """Return the pending pods of a node that have claims and are not being deleted."""
     fields = f"spec.nodeName={node},status.phase=Pending"
     seen = await cluster.see(CLAIMING_POD, Where(fields=fields))
     pods = (resource_api.pod_claims(pod) for pod in seen.objects if not pod.deleting)
@@ -69,8 +69,8 @@ async def write_statuses(
 ) -> None:
     """Write the status of a claim's devices with the present time; entries of other drivers stay.
 
-    They are written by server-side apply, which changes only the entries of this writer. It needs
-    the verb patch of resourceclaims/status and, from Kubernetes 1.36 on, associated-node:patch of
+    The write is a server-side apply, which changes only the entries of this writer. It needs the
+    verb patch of resourceclaims/status and, from Kubernetes 1.36 on, associated-node:patch of
     resourceclaims/driver. Raise Conflict(GONE) without the claim.
     """
     status = resource_api.device_statuses(statuses, moment(datetime.now(UTC)))
@@ -79,7 +79,7 @@ async def write_statuses(
 
 
 async def node_slices(cluster: Cluster, node: str) -> tuple[DeviceSlice, ...]:
-    """Return all ResourceSlices of a node; none before Kubernetes 1.34."""
+    """Return all ResourceSlices of a node; none where the API server does not serve the kind."""
     try:
         slices = await cluster.list(RESOURCE_SLICE, Where(fields=f"spec.nodeName={node}"))
     except NotInstalled:

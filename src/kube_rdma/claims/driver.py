@@ -2,7 +2,7 @@
 
     loop of role plugin ─ offered ─► prepared claims, health ─► adapters/kubelet/claim_plugin
 
-The order at the start matters: the cards are known first, then the files of every prepared claim
+The order at the start matters. The cards are known first, then the files of every prepared claim
 are there again, and then the kubelet may ask. A runtime that ignores CDI devices would start
 containers without their cards, so the kubelet hears of no driver on such a node.
 """
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 class ClaimDriver:
-    """The DRA driver of one agent: kubelet plugin, bookings and slices."""
+    """The DRA driver of one agent, which serves the kubelet and reports devices' health to it."""
 
     def __init__(
         self,
@@ -53,15 +53,15 @@ class ClaimDriver:
         self._notices = Notices()
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Note the offered pools by resource, and publish the health of their devices."""
+        """Store the offered pools by resource, and publish the health of their devices."""
         self.claims.offered(pools)
         self._health.publish(health(pools.values(), self._node))
         self._begun.set()
 
     async def run(self) -> None:
-        """Serve the kubelet until cancelled.
+        """Serve the kubelet, once the runtime works with CDI devices, until cancelled.
 
-        Raise KubeError when files or socket cannot be made.
+        Raise KubeError when the CDI files cannot be written at the start.
         """
         await self._begun.wait()
         while not (works := await self._works())[0]:

@@ -42,7 +42,7 @@ API_VERSION = "kube-rdma.io/v1alpha1"
 KIND = "ClaimParameters"
 
 MOST_LISTED = 16
-"""Addresses, and routes: a device's status takes 16 (NetworkDeviceDataMaxIPs of resource/v1)."""
+"""The most addresses, and the most routes: a status takes 16 (NetworkDeviceDataMaxIPs)."""
 
 _OBJECT = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _TAKEN = ("lo", "eth0")  # what every pod has before its first further interface
@@ -79,9 +79,9 @@ class ClaimRoute(Typed):
 
 
 class ClaimParametersObject(Typed):
-    """ClaimParameters say what a device of a ResourceClaim becomes in the pod. They stand below
-    opaque.parameters in the config of a ResourceClaim, a ResourceClaimTemplate or a DeviceClass.
-    A field of the claim wins over that of the class.
+    """ClaimParameters say what a device of a ResourceClaim becomes in the pod. ClaimParameters
+    stand below opaque.parameters in the config of a ResourceClaim, a ResourceClaimTemplate or a
+    DeviceClass. A field of the claim wins over the same field of the class.
     """
 
     api_version: Literal["kube-rdma.io/v1alpha1"]
@@ -90,8 +90,8 @@ class ClaimParametersObject(Typed):
     """kind is ClaimParameters."""
     network: NetworkText | None = None
     """network is the NetworkAttachmentDefinition that the interface belongs to, with or without its
-    namespace. Without one, it is in the namespace of the claim. Left out: no network, and type,
-    mode and pool count. Example: team-a/rdma-net.
+    namespace. If no namespace is written, the network is in that of the claim. Left out: no
+    network; type, mode and pool describe the interface. Example: team-a/rdma-net.
     """
     type: Literal["kube-rdma", "macvlan", "ipvlan", "ipoib", "host-device"] | None = None
     """type is how the device comes into the pod, as in a CNI configuration. kube-rdma follows the
@@ -110,30 +110,30 @@ class ClaimParametersObject(Typed):
     the card. Left out: that of the network, else that of the card. Example: 9000.
     """
     pool: Label | None = None
-    """pool is the IPPool that the interface gets its addresses of. pool cannot stand beside
+    """pool is the IPPool that the interface gets its addresses from. pool cannot stand beside
     network. Left out: no pool gives an address. Example: rail-0.
     """
     addresses: Annotated[Many[AskedIp], _Few] | None = None
-    """addresses are the addresses that the interface gets, at most 16. With a pool they are those
-    that the claim wants of it. In a claim they need a pool or a network, and without either each
-    needs its length. Left out: those that the pool chooses. Example: 10.0.0.10/24.
+    """addresses are the addresses that the interface gets, at most 16. With pool they are addresses
+    of that pool. In a claim, addresses need pool or network. In a DeviceClass with neither, each
+    address needs its prefix length. Left out: those that the pool chooses. Example: 10.0.0.10/24.
     """
     routes: Annotated[Many[ClaimRoute], _Few] | None = None
     """routes lead through the interface, at most 16, and win over those of the network and the pool
-    to the same subnet. A default route is in the table of the interface alone. In a claim they need
-    a pool or a network. Left out: no further routes.
+    to the same subnet. A default route is in the table of the interface alone. In a claim, routes
+    need pool or network. Left out: no further routes.
     """
     default_route: bool | None = None
     """defaultRoute is true if the pod's default route leads to the gateway of this interface. In a
-    claim it needs a pool or a network. Left out: false.
+    claim, defaultRoute needs pool or network. Left out: false.
     """
     mac: Mac | None = None
-    """mac is the MAC address of the interface. In a claim it needs a network. Left out: that of the
+    """mac is the MAC address of the interface. In a claim, mac needs network. Left out: that of the
     network, or of a card that moves into the pod, else the kernel chooses it. Example:
     02:00:0a:00:00:01.
     """
     guid: Guid | None = None
-    """guid is the GUID of an InfiniBand interface, eight octets. In a claim it needs a network.
+    """guid is the GUID of an InfiniBand interface, eight octets. In a claim, guid needs network.
     Left out: that of the network, else that of the device. Example: 02:00:0a:00:00:00:00:01.
     """
 
@@ -174,14 +174,14 @@ class ClaimParametersObject(Typed):
 
 
 def of_document(document: Document) -> model.ClaimParameters:
-    """Return the claim parameters of a document; raise Refused with all of its faults."""
+    """Return the claim parameters of a document; raise Refused for faults."""
     text = json.dumps(document.value, separators=(",", ":"), ensure_ascii=False)
     _refuse_long(len(text.encode(errors="surrogatepass")), document.where(()))
     return validate(ClaimParametersObject, document).value()
 
 
 def of_bytes(data: bytes, source: str) -> model.ClaimParameters:
-    """Return the claim parameters of a JSON text; raise Refused with all of its faults.
+    """Return the claim parameters of a JSON text; raise Refused for faults.
 
     `source` names the text in messages.
     """
@@ -225,8 +225,8 @@ def parameters_of(
 ) -> model.ClaimParameters:
     """Return the parameters that class and claim give for a device of this request.
 
-    `configs` has the configurations of the allocation, of any driver; `claim` names it in messages.
-    Raise Refused with all faults.
+    `configs` has the configurations of the allocation, of any driver; `claim` stands in messages.
+    Raise Refused for faults.
     """
     parts: dict[model.ConfigOrigin, list[model.ClaimParameters]] = {
         origin: [] for origin in model.ConfigOrigin
@@ -260,7 +260,7 @@ PLACES: Mapping[str, Path] = {
     "ResourceClaimTemplate": ("spec", "spec", "devices"),
     "DeviceClass": ("spec",),
 }
-"""The path of the fields requests and config, by kind."""
+"""The path to the fields requests and config in an object, by its kind."""
 
 _OWN = "kube-rdma.io/"
 
@@ -289,14 +289,14 @@ class WrittenClaim(Frozen):
 
 
 def places(document: Document, group: str, kind: str) -> tuple[Path, ...]:
-    """Return the paths in an object of claim specs, or of a DeviceClass' configuration."""
+    """Return the paths in an object below which requests and config of claims or classes stand."""
     if group == GROUP:
         return (PLACES[kind],) if kind in PLACES else ()
     return tuple(_search(document.value, ()))
 
 
 def load(document: Document, place: Path) -> WrittenClaim:
-    """Return the claim at this path; raise Refused with all faults of its config for kube-rdma."""
+    """Return the claim at this path; raise Refused for faults of its configs for kube-rdma."""
     devices = _fields(section(document, place).value)
     requests = tuple(_requests(devices))
     configs: list[WrittenConfig] = []
@@ -316,7 +316,7 @@ def load(document: Document, place: Path) -> WrittenClaim:
 def _config(
     document: Document, base: Path, entry: Mapping[str, Value], requests: Sequence[WrittenRequest]
 ) -> WrittenConfig | None:
-    """Return a config entry for kube-rdma; None for another driver's."""
+    """Return a config entry for kube-rdma, None for another driver's; raise Refused for faults."""
     opaque = _fields(entry.get("opaque"))
     driver, value = opaque.get("driver"), _fields(opaque.get("parameters"))
     version = value.get("apiVersion")
@@ -355,7 +355,7 @@ def _strangers(
 
 
 def _requests(devices: Mapping[str, Value]) -> Iterator[WrittenRequest]:
-    """Yield all requests of a claim in an object, in its version's form."""
+    """Yield the named requests of a claim; for one with firstAvailable, its subrequests."""
     for entry in map(_fields, _list(devices.get("requests"))):
         name = entry.get("name")
         if not isinstance(name, str):
@@ -377,7 +377,7 @@ def _request(name: str, fields: Mapping[str, Value]) -> WrittenRequest:
 
 
 def selectors(document: Document, place: Path) -> Iterator[tuple[str, str, Path]]:
-    """Yield class, CEL expression and path of each selector of a claim or class."""
+    """Yield class ("" if none is named), CEL expression and path of each selector."""
     yield from _selectors(section(document, place).value, place, "")
 
 
@@ -423,7 +423,7 @@ def judged(document: Document, place: Path) -> WrittenClaim:
 
 
 def _faults(claim: WrittenClaim) -> Iterator[tuple[str, str, str]]:
-    """Yield place, problem and remedy of each fault in a claim's parameters; some repeat."""
+    """Yield place, problem and remedy of contradictions and clashes in a claim; some repeat."""
     if not claim.requests:
         for config in claim.configs:
             for fault in contradictions(config.parameters):

@@ -5,10 +5,10 @@
     CNI ADD ─ what the network made ────────────► journal ─► CDI file
 
 The order survives a crash: the record stands before the file, and the answer after it. So an answer
-is true when it is given: the folder of CDI files is empty after a reboot (/run is a tmpfs), and a
-record alone says nothing of it. The scheduler's allocation is booked as it is, so nothing here
-chooses, and preparing twice is the same answer. Beside it stands what claims tell others: the
-metadata files of containers, and the status of their devices in the cluster.
+is true when it is given. The folder of CDI files is empty after a reboot (/run is a tmpfs),
+although the records are there. The scheduler's allocation is booked as it is, so nothing here
+chooses, and preparing twice gives the same answer. Metadata files of containers and the status of
+claims' devices in the cluster are written here too.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class ClaimStatuses:
         self._news.set()
 
     def forget(self, claim: model.ClaimName) -> None:
-        """Drop the queued status of a claim that was given back."""
+        """Drop the queued and the written status of a claim that was given back."""
         self._wanted.pop(claim, None)
         self._written.pop(claim, None)
 
@@ -189,7 +189,7 @@ async def no_holders(_: Collection[str]) -> Mapping[HeldShare, str]:
 class ClaimDependencies(Frozen):
     """Everything that the bookings of claims depend on.
 
-    Functions that ask the API server or the runtime raise KubeError.
+    Functions that ask the API server, the kubelet or the runtime raise KubeError.
     """
 
     journal: Journal[model.PreparedClaim]
@@ -218,7 +218,10 @@ class PreparedClaims(NodeClaims):
     """The bookings of claims that are prepared on a node; one call at a time changes them."""
 
     def __init__(self, dependencies: ClaimDependencies) -> None:
-        """Read the journal; records that cannot be read are reported, and block nothing else."""
+        """Read the journal and report records that cannot be read.
+
+        Raise Unavailable if the disk fails.
+        """
         self._dependencies = dependencies
         self._records = Records(dependencies.journal, dependencies.tell)
         self._turn = asyncio.Lock()
@@ -233,14 +236,14 @@ class PreparedClaims(NodeClaims):
         return self._records.values
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Note the pools that are offered now, by resource."""
+        """Store the pools that are offered now, by resource."""
         self._pools = pools
 
     async def prepare(self, claim: model.ClaimName) -> Sequence[model.PreparedDevice]:
         """Book a claim's devices, and return the devices for the kubelet.
 
-        A kubelet that lost its record gives no claim back: where other claims are in the way, those
-        that are over are removed first. Raise KubeError if the claim cannot be prepared.
+        Where others hold a device, bookings whose claims and pods are gone are removed, and the
+        claim is tried again. Raise KubeError if the claim cannot be prepared.
         """
         try:
             return await self._prepare(claim)
@@ -288,11 +291,10 @@ class PreparedClaims(NodeClaims):
             await self._end(claim)
 
     async def restore(self) -> None:
-        """Write all CDI files again, at the start, before the kubelet finds the driver.
+        """Write the CDI files of all bookings again, and remove CDI files without a booking.
 
-        A claim that was deleted while kubelet and agent were away is forgotten, unless one of its
-        pods is there. After a restore of etcd pods get new claims, and keep the devices of the old
-        ones. The kubelet gives these back when their pods are gone.
+        Bookings whose claims and pods are gone are removed first. Raise KubeError if a CDI file
+        cannot be written or removed.
         """
         await self._end_over()
         async with self._turn:
@@ -313,15 +315,15 @@ class PreparedClaims(NodeClaims):
     async def holdings_of(self, pod: PodName) -> tuple[Holding, ...]:
         """Return the shares that a pod's containers hold by claims; raise KubeError if unknown.
 
-        Nothing is asked where no claim of its namespace is prepared.
+        The API server is asked only where a claim of the pod's namespace is prepared.
         """
         claims = await self._claims_of(pod)
         return claim_networks.holdings(claims, self.booked) if claims else ()
 
     async def interfaces_of(self, pod: PodName) -> tuple[model.ClaimDevice, ...]:
-        """Return the devices of a pod's claims for which it gets interfaces.
+        """Return the devices of a pod's claims that become interfaces of the pod.
 
-        Raise KubeError if they are unknown.
+        Raise KubeError if the claims are unknown.
         """
         mine = (one for one in self.booked if one.claim.namespace == pod.namespace)
         if not any(share.makes_interface for one in mine for share in one.shares):
@@ -338,7 +340,7 @@ class PreparedClaims(NodeClaims):
         return claims
 
     def seen(self, pod: model.PodClaims) -> None:
-        """Note the claims of a pod, if one of them is prepared."""
+        """Store the claims of a pod, if one of them is prepared."""
         if claims_of(pod, self.booked):
             self._pods[pod.uid] = pod
 
@@ -361,9 +363,8 @@ class PreparedClaims(NodeClaims):
     async def attach(self, edits: Mapping[HeldShare, Edits]) -> None:
         """Update bookings and CDI files with the device nodes that CNI ADD made for a pod.
 
-        The kernel gives a device that moves into a pod new nodes. When a file changed, the runtime
-        has time to see it before the pod's containers are made. Raise KubeError if a record or a
-        file cannot be written.
+        Wait after a change of a file, so that the runtime sees it before the pod's containers are
+        made. Raise KubeError if a record or a file cannot be written.
         """
         async with self._turn:
             changed = False
@@ -387,9 +388,10 @@ class PreparedClaims(NodeClaims):
             await self._dependencies.settings.write(pod, self.booked, self._pools or {})
 
     async def detach(self, sandbox: ContainerId) -> None:
-        """Forget a sandbox's interfaces at CNI DEL, and remove its settings files.
+        """Remove a sandbox's settings files at CNI DEL; its claims stay prepared.
 
-        Its claims stay prepared.
+        Forget the interfaces of its pod unless another sandbox of the pod is known. Raise
+        Unavailable if the disk fails.
         """
         pod = self._sandboxes.pop(sandbox, None)
         if pod and pod not in self._sandboxes.values():  # no later sandbox of the same pod
@@ -413,7 +415,7 @@ class PreparedClaims(NodeClaims):
         return claims_of(of_name[-1], self.booked) if of_name else ()
 
     def _report(self, *claims: model.PreparedClaim) -> None:
-        """Queue statuses of these claims with the interfaces of all pods seen by this agent."""
+        """Queue statuses of these claims with the interfaces of their pods that are known."""
         if not self._dependencies.statuses:
             return
         for claim in claims:
@@ -423,7 +425,10 @@ class PreparedClaims(NodeClaims):
             self._dependencies.statuses.tell(claim.claim, statuses)
 
     async def _keep(self, prepared: model.PreparedClaim) -> bool:
-        """Write a booking's record, then its files; return whether the CDI file changed."""
+        """Write a booking's record if it is new, then its files.
+
+        Return whether the CDI file changed.
+        """
         uid, lay = prepared.claim.uid, partial(self._lay, prepared)
         if self._records.get(uid) == prepared:
             return await asyncio.to_thread(lay)
@@ -447,12 +452,12 @@ class PreparedClaims(NodeClaims):
         return self._dependencies.cdi.write_claim(prepared.claim.uid, devices)
 
     def _mark(self) -> None:
-        """Write for the shim in which namespaces claims are prepared."""
+        """Write down the namespaces in which claims are prepared, for the shim to read."""
         if self._dependencies.claimed:
             self._dependencies.claimed.keep(frozenset(one.claim.namespace for one in self.booked))
 
     async def _end(self, claim: model.ClaimName) -> None:
-        """Remove a booking: its CDI file first, without which no container starts."""
+        """Remove a claim's CDI file and metadata files, then its booking."""
         await self._records.refuse_foreign(claim.uid)
         await asyncio.to_thread(self._dependencies.cdi.remove_claim, claim.uid)
         if self._dependencies.metadata:
@@ -470,7 +475,7 @@ class PreparedClaims(NodeClaims):
             log.info("claim given back", claim=str(claim))
 
     async def _end_over(self) -> bool:
-        """Remove the bookings of claims that are over; return whether there were any."""
+        """Remove bookings whose claims and pods are gone; return whether there were any."""
         over = [one for one in self.booked if await self._is_over(one)]
         async with self._turn:
             for prepared in over:

@@ -1,13 +1,14 @@
-"""Keeps the ResourceSlices of this node as the agent's last look was: ``agent --claims``.
+"""Keeps the ResourceSlices of this node in step with its cards: ``agent --claims``.
 
     Pool ─ claims/rules/shape ─► ClaimOffer ─ shape ─► devices of slices ─┐
     ResourceSlices ─ watch ─► ResourceSlice ──────────────────────────────┴ publication ─► writes
 
-It is a NodeKeeper. The kubelet deletes the slices of all drivers when it starts, and a driver's 30
-s after it went (pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go). The watch shows that, and they
-are written again. A server whose feature gates are off drops fields in silence. So what comes back
-of a write is compared with it, and then the slices are written without these features. Beside it
-stand the GPUs that other drivers publish in slices of the node: the same watch shows them.
+It is a NodeKeeper. The kubelet deletes the slices of all drivers when it starts, and those of a
+driver 30 s after it disconnected (pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go). The watch shows
+that, and they are written again. A server whose feature gates are off drops fields in silence. So
+what comes back of a write is compared with it, and then the slices are written without these
+features. Beside it stand the GPUs that other drivers publish in slices of the node: the same watch
+shows them.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ log = structlog.get_logger()
 
 
 class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
-    """A writer of the ResourceSlices of one agent's node."""
+    """A writer of kube-rdma's ResourceSlices of one agent's node."""
 
     part = "slices"
     failure = "resource slices not written"
@@ -88,20 +89,20 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
         dranet: bool = False,  # devices have DRANET's names of attributes too
         heard: Callable[[Any], None] = lambda _: None,
     ) -> None:
-        """Take what writing needs; `heard` is called with each event of all drivers' slices."""
+        """Take the node to write for; `heard` gets each event of all drivers' slices of it."""
         super().__init__(pace)
         self._cluster, self._name = cluster, node
         self._rail = rail
         self._dranet = dranet
         self._heard = heard
         self._stored: dict[str, StoredSlice] = {}
-        self._shown: dict[str, ListedDevice] = {}  # as last published, by name; own names alone
+        self._shown: dict[str, ListedDevice] = {}  # as last published, by name
         self._without: frozenset[ClaimFeature] = frozenset()
         self._held: PluginShares | None = None  # by pods, as the kubelet said last
         self._synced = False  # so `_stored` is what the API server has
 
     def attributes(self) -> MetadataAttributes:
-        """Return each device's attributes in the slices, in the form of KEP-5304."""
+        """Return devices' attributes as last published, without DRANET's, in KEP-5304's form."""
         return {name: to_builtins(device.attributes) for name, device in self._shown.items()}
 
     def offered(self) -> frozenset[str] | None:
@@ -174,7 +175,7 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
         return publication(PoolSite(node.name, node.uid), stored, devices, self._without)
 
     async def run(self) -> None:
-        """Watch the slices, and write each change, until cancelled."""
+        """Watch the node's slices, and write them where they are wrong, until cancelled."""
         watch = partial(self._cluster.watch, RESOURCE_SLICE, _of_node(self._name))
         read = partial(self._follow, self._name, watch, self._hear)
         async with asyncio.TaskGroup() as tasks:
@@ -219,12 +220,12 @@ def _of_node(node: str) -> Where:
 
 
 def _later(_failures: int) -> float:
-    """Return seconds until the next try, long and random, as all nodes would ask at once."""
+    """Return 300 to 600 seconds, at random, so that not all nodes try again at once."""
     return spread(REFUSED_SECONDS)
 
 
 class ClaimedGpus(NodeSlices):
-    """The GPUs of one node that other drivers give by claims."""
+    """A watch of one node's ResourceSlices, for the GPUs that other drivers give by claims."""
 
     def __init__(
         self, cluster: Cluster, node: str, *, wait: Callable[[int], float] = _later
@@ -247,9 +248,9 @@ class ClaimedGpus(NodeSlices):
     async def expected(
         self, resource: str, held: Sequence[ClaimedDevice], gpus: ClaimGpus
     ) -> tuple[Gpu, ...]:
-        """Return the GPUs of pods that may be about to get `resource`; none if unknown.
+        """Return the claimed GPUs of pods that may be about to get `resource`; none if unknown.
 
-        If several such pods exist, it is the GPUs of all: the kubelet does not say which one asks.
+        The GPUs of all such pods are returned: the kubelet does not say which pod asks.
         """
         try:
             async with asyncio.timeout(ANSWER_SECONDS):

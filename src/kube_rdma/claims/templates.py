@@ -1,15 +1,15 @@
 """Makes the claim templates of `kube-rdma claim`: its options, the objects, and their text.
 
 Kubernetes compares attributes of devices: those at one PCIe root, or of one NUMA node, are near
-each other. Where a board cannot match them, a list of subrequests has the next best behind
-(firstAvailable). A device without a compared attribute matches nothing (matchAttributeConstraint,
+each other. Where a board cannot match them, a list of subrequests (firstAvailable) goes on with the
+next best. A device without a compared attribute matches nothing (matchAttributeConstraint,
 k8s.io/dynamic-resource-allocation@v0.36.3 structured/internal/stable/allocator_stable.go), and a
-GPU of a virtual machine often has no NUMA node: a claim that takes any card has a subrequest for
+GPU of a virtual machine often has no NUMA node. So a claim that takes any card has a subrequest for
 such a GPU too.
 
 Requests are met in their order, and the first devices that fit are taken (allocateOne of the same
 file). So a card stands before its GPU: all GPUs are tried at its root before its next subrequest. A
-GPU stands before a share of its own: a node has many shares and few GPUs, and a search that lacks a
+GPU stands before a share of its own. A node has many shares and few GPUs, and a search that lacks a
 GPU tries all shares for nothing (docs/decisions/0105). The devices are as near either way. Where a
 claim has fewer cards than GPUs, the GPUs without one come last. Each is as near as can be to the
 GPU whose card it uses. The card itself may lack what is compared (docs/decisions/0105).
@@ -40,18 +40,18 @@ NEWEST = 99
 """The minor version that stands for the newest Kubernetes."""
 
 MOST_DEVICES = 32
-"""Devices of a claim: AllocationResultsMaxSize, k8s.io/api@v0.36.3 resource/v1/types.go."""
+"""The most devices of a claim: AllocationResultsMaxSize of k8s.io/api@v0.36.3 resource/v1."""
 MOST_CONSTRAINTS = 32
-"""DeviceConstraintsMaxSize of the same file."""
+"""The most constraints of a claim: DeviceConstraintsMaxSize of the same package."""
 
 OLDEST = 34
-"""The minor version that serves resource.k8s.io/v1."""
+"""The first minor version that serves resource.k8s.io/v1."""
 DISTINCT = 36
-"""The minor version with DRAConsumableCapacity on: distinctAttribute, and capacities of shares
+"""The first minor version with DRAConsumableCapacity on: distinctAttribute, capacities of shares
 (kubernetes@v1.36.3 pkg/features/kube_features.go)."""
 
 SLOW = 4
-"""GPUs of a claim from which on a search that lacks one takes seconds."""
+"""The number of GPUs of a claim from which on a search that lacks one takes seconds."""
 
 _RATE = TextForm("[1-9][0-9]{0,4}G", "a rate in whole gigabits per second", "100G")
 _VERSION = re.compile(r"v?1\.(\d{1,2})(\.\d+.*)?")
@@ -72,7 +72,7 @@ _HAS_NUMA = f'"numaNode" in device.attributes["{_STANDARD}"]'
 
 
 class Reach(StrEnum):
-    """The distance that a card may have from its GPU; nearer cards are always preferred."""
+    """The distance that a card may have from its GPU; nearer cards are preferred."""
 
     ROOT = "root"  # at the same PCIe root
     NUMA_NODE = "numa-node"
@@ -110,7 +110,7 @@ class ClaimOptions(Frozen):
 
     @property
     def gpus_lead(self) -> bool:
-        """Return whether requests for GPUs come before their cards: each has one shared card."""
+        """Return whether a GPU comes before its card: it does if each GPU has one shared card."""
         return self.shared and self.card_count == self.gpus
 
 
@@ -246,7 +246,7 @@ def _names(name: str, count: int) -> Sequence[str]:
 
 
 def _pairs(options: ClaimOptions) -> Iterator[tuple[str, str]]:
-    """Yield each card with the GPU near to it; cards are spread evenly over the GPUs."""
+    """Yield GPU and card of each pair, by name; cards are spread evenly over the GPUs."""
     gpus, cards = _names("gpu", options.gpus), options.card_names
     for number, card in enumerate(cards):
         yield gpus[number * len(gpus) // len(cards)], card
@@ -262,7 +262,7 @@ def _others(options: ClaimOptions) -> Iterator[tuple[str, str]]:
 
 
 def _requests(options: ClaimOptions) -> Iterator[Json]:
-    """Yield the requests of the claim; GPUs that share another's card come last."""
+    """Yield the requests of the claim; GPUs that share another GPU's card come last."""
     gpu: Json = {"deviceClassName": options.gpu_class}
     card = _card(options)
     if options.reach is None:
@@ -302,7 +302,7 @@ def _nearest(device: Json, reach: Reach) -> Json:
 
 
 def _card(options: ClaimOptions) -> Json:
-    """Return the request for one card; a bandwidth selects cards, or a part of shared ones."""
+    """Return the request for one card; a bandwidth selects cards, or is taken of a shared one."""
     card_class = options.card_class or (SHARED_CLASS if options.shared else CARD_CLASS)
     card: Json = {"deviceClassName": card_class}
     if options.gbps is not None and options.shared:
@@ -314,7 +314,7 @@ def _card(options: ClaimOptions) -> Json:
 
 
 def _constraints(options: ClaimOptions) -> Iterator[Json]:
-    """Yield the constraints that put GPUs and cards near to each other, or keep cards apart."""
+    """Yield the constraints that put GPUs and cards near to each other, and keep cards apart."""
     if options.reach is not None and options.gpus:
         nearest = "" if options.reach is Reach.ROOT else f"/{_ROOT}"
         placed = f"/{_KNOWN}" if options.reach is Reach.ANY else ""
@@ -344,6 +344,9 @@ def _cel(expression: str) -> Json:
 
 
 def templates_text(options: ClaimOptions) -> str:
-    """Return template and pod as YAML, with comments on their use; raise as `claim_objects`."""
+    """Return template and pod as YAML, with comments on their use.
+
+    Raise Refused as `claim_objects` does.
+    """
     notes = (_NOTE, _SLOW) if is_long_search(options) else (_NOTE,)
     return "".join(f"# {note}\n" for note in notes) + manifests(claim_objects(options))

@@ -1,8 +1,8 @@
 """Shows an explained claim to people and programs: `kube-rdma explain claim/NAME`.
 
 One sentence gives the result. What is asked and held follows, then the nodes: the worst outcome
-first, and of nodes that fail the nearest. On each the devices that are in the way come before those
-that would be taken. Marks are those of reports/views.
+first, and of nodes that fail the nearest. On each node, devices that are not taken come before
+those that would be taken. Marks are those of reports/views.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _state(verdict: model.ClaimVerdict) -> str:
 
 
 def _devices(verdict: model.ClaimVerdict, *, several: bool) -> Iterator[Sentence]:
-    """Yield one line for all devices with the same verdict."""
+    """Yield a line for each verdict, with the names of all devices that have it."""
     lines: dict[str, list[str]] = {}
     for looked in sorted(verdict.devices, key=lambda looked: looked.chosen):
         names = lines.setdefault(_about(looked), [])

@@ -3,8 +3,9 @@
     namespaces ─► agents' pods ─► exec `doctor --collect -` ─► bundles ─► doctor/rules/diagnose
 
 cli/doctor and cli/top call it from wherever the API server is reached. An agent's container has the
-mounts and rights that a doctor needs; the agent itself is not asked. Its output is foreign text,
-with a bound of bytes and of seconds, and is decoded as a bundle is. A node that hangs fails alone.
+mounts and rights that a doctor needs; the agent itself is not asked. The output of a command is
+foreign text, with a bound of bytes and of seconds, and is decoded as a bundle is. A node that hangs
+fails alone.
 """
 
 from __future__ import annotations
@@ -96,16 +97,16 @@ class Agents:
     async def node(self, name: str) -> Observation:
         """Return the Observation that a node's agent makes of its own node.
 
-        Raise Refused where the node has no agent, Unavailable where its agent does not answer.
+        Raise as `output` does, and Unavailable for an answer that is no Observation.
         """
         return await self._seen(name, "node")
 
     async def pod(self, pod: PodName) -> Observation:
         """Return the Observation of the pod's node, with the pod in it.
 
-        Raise Refused where there is no such pod, or no agent on its node. Raise Unavailable where
-        the pod is on no node yet, or the agent does not answer. Agents may read all pods; so a
-        caller without that right has any agent read the pod to learn its node.
+        Raise Refused where there is no such pod, Unavailable where the pod is on no node yet, and
+        both as `node` does. Agents may read all pods; so a caller without that right has any agent
+        read the pod to learn its node.
         """
         target = f"pod/{pod.namespace}/{pod.name}"
         own = await self._observed(pod)  # with its Events, which an agent may not read

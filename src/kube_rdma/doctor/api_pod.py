@@ -3,7 +3,7 @@
     status ─► Events of the pod ─► of its volumes' claims ─► containers, conditions ─► a sentence
 
 It has the rights of whoever asks; an agent may read no Events, so the doctor of a laptop reads them
-itself. rules/waiting chooses among them.
+itself. rules/waiting chooses among the Events.
 """
 
 from __future__ import annotations
@@ -75,10 +75,9 @@ async def observed_pod(
 
 
 async def reason_of(cluster: Cluster, template: PodTemplate, whole: FullPod) -> str:
-    """Return why a pod does not run, as `REASON: message`.
+    """Return why a pod does not run, as `REASON: message` or a message alone.
 
-    Return "" for a pod that runs or has succeeded, and where neither status nor Events give a
-    reason.
+    Return "" for a pod that runs or has succeeded, and where neither status nor Events say why.
     """
     status = status_of(whole)
     if status.phase in ("Running", "Succeeded"):
@@ -115,9 +114,9 @@ async def event_reason(
 
 
 def _silent(status: FullPodStatus) -> str:
-    """Return why a pod without Events waits: a waiting container's message.
+    """Return why a pod without Events waits: a waiting container's reason and message.
 
-    Before containers have a status it is the message of an unmet condition. Return "" without one.
+    Before containers have a status it is the message of an unmet condition. Return "" without any.
     """
     for container in status.container_statuses:
         waiting = container.state.waiting

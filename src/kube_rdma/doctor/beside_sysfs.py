@@ -1,9 +1,9 @@
 """Reads the parts of an Observation that no file of a recorded sysfs tree has.
 
-They are flow control, whether the machine is virtual, and the error counters of ports, which are
-read twice with some seconds between: a counter alone says nothing, for it may have stood at its
-number for a year. doctor/rules/errors says which counters are errors. They are those of the RDMA
-device in sysfs, and those of its interface, which its driver keeps.
+They are flow control, whether the machine is virtual, and the error counters of ports. Counters are
+read twice with some seconds between: a counter may have stood at its number for a year. There are
+counters of the RDMA device in sysfs, and of its interface, which its driver keeps.
+doctor/rules/errors says which of them are errors.
 
 doctor/evidence reads them beside all else; `devices --record` writes them as a file into the tree.
 """
@@ -32,17 +32,17 @@ Statistics = Callable[[], PortCounters]
 
 
 class InterfaceStatistics:
-    """Reads the interface statistics of a node's RDMA cards, by port.
+    """A reader of the interface statistics of a node's RDMA cards, by port.
 
-    Soft devices such as rxe are left out, for they sit on interfaces of other cards.
+    Soft devices such as rxe are left out.
     """
 
     def __init__(
         self, survey: Survey, ask: Callable[[str], Mapping[str, int]] = read_statistics
     ) -> None:
-        """Read the statistics of the interfaces of a Survey's ports by calling `ask`.
+        """Take the Survey whose ports are read.
 
-        `ask` is read_statistics, or a recording of it.
+        `ask` returns the statistics of an interface, or raises Unavailable.
         """
         self._interfaces = {
             (device.name, port.number): port.netdev
@@ -93,7 +93,7 @@ async def watched_errors(
 def _counters(files: CounterFiles, statistics: PortCounters) -> PortCounters:
     """Return the counters of each port from sysfs, with the interface statistics of its driver.
 
-    No driver uses the same counter name in both.
+    Of two counters of one name that of sysfs counts.
     """
     ports = {
         (device.name, port.number): {**port.counters, **port.hw_counters}

@@ -1,7 +1,7 @@
 """Reads what the API server has for `kube-rdma doctor`: addresses, VKE's plugin, pods of agents.
 
-Each function needs the verb get or list of the kinds that it reads. Of pods that run no agent only
-the status annotation counts, and whether they are over.
+Each function that reads needs the verb get or list of its kinds. Of pods that run no agent only the
+annotation network-status counts, and whether they are over or being deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CELLO = "cello"
 
 
 async def vpc_cni_version(cluster: Cluster) -> str:
-    """Return the version of VKE's network plugin, by the tag of its image; "" without the plugin.
+    """Return the version of VKE's network plugin, the tag of its image; "" if none is there.
 
     volcengine/cello chart/templates/daemonset.yaml has the names.
     """
@@ -97,7 +97,7 @@ async def _definitions(
 
 
 class NoSuchPod(Refused):
-    """The API server has no pod of this name."""
+    """The error for a pod that the API server does not have."""
 
 
 def present(read: tuple[PodTemplate, FullPod] | None, pod: PodName) -> tuple[PodTemplate, FullPod]:

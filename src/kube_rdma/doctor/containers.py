@@ -49,7 +49,7 @@ def with_containers(
     """Add what the processes of each container show; return also the pod's network namespace.
 
     `folder` is the /proc with the node's processes. Raise Unavailable where it has no process of
-    the pod.
+    the pod, or a process has ended.
     """
     pids = proc.processes_of(uid_of(whole), folder)
     if not pids:
@@ -70,7 +70,7 @@ def with_containers(
 async def with_specs(seen: ObservedPod, whole: FullPod, socket: Path, host: Path) -> ObservedPod:
     """Add environment variables and device files from the container runtime where none were seen.
 
-    They are what the container was made with. Raise Unavailable where the runtime cannot tell it.
+    They are what the container was made with. Raise Unavailable where the runtime cannot tell them.
     """
     ids = container_ids(whole)
     made = {
@@ -84,9 +84,10 @@ async def with_specs(seen: ObservedPod, whole: FullPod, socket: Path, host: Path
 def with_made(
     containers: Sequence[ObservedContainer], made: Mapping[str, MadeContainer], dev: Path
 ) -> tuple[ObservedContainer, ...]:
-    """Add the environment variables and device files that containers were made with, by their name.
+    """Add the environment variables and device files that containers were made with.
 
-    What was seen in a running container is kept. `dev` is the host's /dev.
+    `made` is by container name. What was seen in a running container is kept. `dev` is the host's
+    /dev.
     """
     full = {one.name: one for one in containers}
     for name, spec in made.items():
@@ -114,7 +115,7 @@ async def namespace_by_runtime(whole: FullPod, socket: Path) -> Path:
 
 
 def is_open(namespace: Path) -> bool:
-    """Return whether this process may open a namespace file; another's needs ptrace rights."""
+    """Return whether this process may open a namespace file."""
     try:
         os.close(os.open(namespace, os.O_RDONLY | os.O_CLOEXEC))
     except OSError:
@@ -123,7 +124,7 @@ def is_open(namespace: Path) -> bool:
 
 
 def container_ids(whole: FullPod) -> dict[str, str]:
-    """Return the runtime's container ids of a pod, by the containers' names."""
+    """Return the runtime's container ids of a pod's main containers, by their names."""
     parts = ((one.name, one.container_id) for one in status_of(whole).container_statuses)
     return {name: text.rpartition("//")[2] for name, text in parts if "//" in text}
 
@@ -152,7 +153,7 @@ def _with_process(
 
 
 def _nodes(folder: Path) -> tuple[str, ...] | None:
-    """Return the paths of a folder of device files; None where reading the folder is refused.
+    """Return the paths of the device files in a folder; None where reading the folder is refused.
 
     Return () where there is no such folder.
     """
@@ -168,8 +169,7 @@ def _made_nodes(made: MadeContainer, dev: Path) -> tuple[str, ...] | None:
     """Return the device files that a container was made with, sorted, by its OCI spec.
 
     Return None where a volume that is not the host's /dev hides them, or where the host's own may
-    not be read. runc makes the devices of the spec, then mounts what lies deeper; over a bind mount
-    at /dev it makes none (libcontainer/rootfs_linux.go, needsSetupDev).
+    not be read.
     """
     paths = {path for path in made.nodes if path.startswith(f"{DEVICES}/")}
     for at, source in made.mounts:
@@ -187,6 +187,6 @@ def _made_nodes(made: MadeContainer, dev: Path) -> tuple[str, ...] | None:
 
 
 def steering(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the variables that steer RDMA programs and hold no secret, sorted by name."""
+    """Return variables that steer RDMA programs and are not named like secrets, sorted by name."""
     kept = ((n, v) for n, v in pairs if _STEERING.fullmatch(n) and not _SECRET.search(n))
     return tuple(sorted(kept))

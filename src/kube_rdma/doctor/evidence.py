@@ -52,7 +52,7 @@ _SYSCTLS = ("rp_filter", "arp_ignore", "arp_announce")  # which interface answer
 
 
 class DoctorPlaces(Frozen):
-    """The places where a doctor looks: the node's name, its pod, and the folders and sockets."""
+    """The places where a doctor looks: a node, perhaps a pod on it, folders and sockets."""
 
     node: str
     config: Path | None = None  # None: the agent's record of its pools in `state` counts
@@ -93,7 +93,7 @@ async def observe(places: DoctorPlaces, opener: OpenCluster) -> model.Observatio
 def applied_pools(state: Path) -> AppliedPools:
     """Return the agent's record of the pools that it serves on this machine.
 
-    Raise Unavailable where no agent has written one.
+    Raise Unavailable where no agent has written one, or it cannot be read.
     """
     folder = state / "pools"
     record = glance(folder, AppliedPools)
@@ -112,10 +112,8 @@ async def _of_cluster(
 ) -> model.Observation:
     """Return an Observation of what the API server tells of the node and the pod.
 
-    `resources` are those of the node's pools.
-
-    Raise NoSuchPod where the pod that is asked about does not exist. A pod that may not be read
-    hides no check that needs no API server.
+    `resources` are those of the node's pools. Raise NoSuchPod where the pod that is asked about
+    does not exist. Where the pod or the API server cannot be read, the Observation is empty.
     """
     seen = model.Observation(places.node)
     try:
@@ -242,7 +240,7 @@ def _absent(survey: Survey) -> tuple[str, ...]:
 
 
 def _cni(host: Path, runtime: Runtime | None) -> model.ObservedCni:
-    """Return what the CNI folder of a host has; raise Unavailable where the folder is missing.
+    """Return what the CNI folder of a host has; raise Unavailable or Refused without a folder.
 
     It is the folder that the runtime names, else the first usual one that exists.
     """

@@ -65,7 +65,7 @@ def recorded(state: Path, pod: PodName, uid: str = "") -> tuple[Attachment, ...]
 def checked(
     attachments: Iterable[Attachment], opened: OpenPod = open_pod
 ) -> tuple[model.ObservedAttachment, ...]:
-    """Check each attached interface against its pod now; skip attachments that are not complete.
+    """Return each attached interface with what is wrong with it now; skip incomplete attachments.
 
     Raise Unavailable when the pod's namespace is gone, Refused when it may not be entered.
     """
@@ -105,9 +105,8 @@ def noted(
 ) -> tuple[model.ObservedLink, ...]:
     """Return links as the doctor shows them, each with its carrier and the name of its parent.
 
-    `below` has the names of the node's links by index, for links of a pod. netlink gives only a
-    parent's index, and indexes of two namespaces may be equal. A parent that could be in either
-    namespace has no name.
+    `below` has the names of the node's links by index, for links of a pod. Indexes of two
+    namespaces may be equal: a parent gets no name if a link of the pod has its index.
     """
     own = {link.index: link.name for link in links}
     names = own if below is None else {at: name for at, name in below.items() if at not in own}

@@ -1,4 +1,4 @@
-"""Collects the Observation of a node of files: a recording, or a machine that comes with kube-rdma.
+"""Collects the Observation of a recorded node, or of an example machine of kube-rdma.
 
 evidence.py does it for this node, of which nothing is asked here. A machine in memory loads nothing
 of Linux, so the doctor judges one on any system (tests/unit/cli/test_any_laptop.py).
@@ -73,9 +73,9 @@ FILE = "doctor.json"
 
 
 def recorded_beside_sysfs(tree: SysfsRoot) -> Observation | None:
-    """Return the counters, flow control and hypervisor that a tree records beside its sysfs.
+    """Return the counters, flow control and hypervisor that a recorded tree has beside sysfs.
 
-    Return None if it records none. Raise Refused for a record that cannot be read.
+    Return None if it has none. Raise Refused for a record that cannot be read.
     """
     if isinstance(tree, RecordedText):
         return bundle.decode(tree.read(FILE), FILE) if tree.holds(FILE) else None

@@ -31,8 +31,7 @@ def doctor_page(
 ) -> page.Page:
     """Return the page of a node's diagnosis, and of a pod on it if one was asked about.
 
-    Why the pod does not run comes before all else. What was not checked is named if `verbose`, or
-    if that is the only result.
+    What was not checked is named if `verbose`, or if that is the only result.
     """
     every = [one for one in diagnosis.findings if not one.follows]
     roots = [one for one in every if one.subject not in diagnosis.elsewhere]
@@ -94,7 +93,7 @@ def doctor_document(seen: model.Observation, diagnosis: model.Diagnosis) -> dict
 def _claimed(diagnosis: model.Diagnosis) -> Iterator[page.Part]:
     """Yield sentences about the cards that the pod has by claims, one for each driver.
 
-    They say what of a foreign driver's claims is not checked.
+    The sentence of a foreign driver says what is not checked.
     """
     for driver in dict.fromkeys(one.driver for one in diagnosis.claimed):
         mine = (one for one in diagnosis.claimed if one.driver == driver)
@@ -112,7 +111,7 @@ def _claimed(diagnosis: model.Diagnosis) -> Iterator[page.Part]:
 
 
 def _uses(diagnosis: model.Diagnosis) -> Iterator[page.Part]:
-    """Yield a sentence about how each container with a card uses RDMA, as far as that was seen."""
+    """Yield a sentence for each container that was seen to have queue pairs or pinned memory."""
     for use in diagnosis.uses:
         words = [
             f"{page.counted(one.count, f'{one.type} queue pair')} on {one.device}"

@@ -133,7 +133,7 @@ class PodSection(Document):
     def name(self) -> str:
         """Return the object's name for these pods, such as Worker.
 
-        Return "" where their path in the object has no name.
+        Return "" where the path to the pods has no name.
         """
         path = self.parts.alone or self.parts.spec
         places = [place for place, step in enumerate(path) if step not in _AROUND]
@@ -249,7 +249,7 @@ class _Search:
         return PodParts(self._metadata(value, path), path, False)
 
     def _alone(self, value: Mapping[str, Value], path: Path) -> Iterator[PodParts]:
-        """Yield the parts of a pod of which the object has one container, without a list."""
+        """Yield the parts of a pod whose only container stands in the object, not in a list."""
         if _asks_devices(_devices(value.get("resources"))):
             spec = (*path, "extraPodSpec")
             main, amounts = (*spec, "mainContainer"), (*path, "resources")
@@ -320,7 +320,7 @@ def _devices(resources: Value) -> Value:
 
 
 def _asks_devices(resources: Value) -> bool:
-    """Decide whether limits or requests name a resource of a device plugin."""
+    """Decide whether limits or requests name a resource with a prefix, as of a device plugin."""
     amounts = resources if isinstance(resources, dict) else {}
     for field in ("limits", "requests"):
         names = amounts.get(field)

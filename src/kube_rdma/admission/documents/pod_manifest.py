@@ -53,7 +53,7 @@ class PartialObject(Typed):
 def counted(quantity: object) -> int:
     """Return how many of an extended resource a quantity means.
 
-    Raise ValueError for another thing than a whole number with a known unit.
+    Raise ValueError unless it is a whole number, with a known unit or without.
     """
     text = str(quantity).strip() if isinstance(quantity, int | float | str) else ""
     digits = text.rstrip("kKMGTPEi")
@@ -278,7 +278,7 @@ def load(document: Document, namespace: str = "", name: str = "") -> admission.P
 
 
 def _claim(entry: Mapping[str, Any], number: int) -> admission.PodClaim:
-    """Return an entry of resourceClaims in its present form, without the old field `source`."""
+    """Return an entry of resourceClaims; its names may stand below the old field `source`."""
     source = entry.get("source")
     named, below = (
         tuple(f"{key}: {fields[key]}" for key in _CLAIM_NAMES if fields.get(key))
@@ -375,8 +375,8 @@ def _networks(
 def _no_json(text: str, path: FieldPath) -> Iterator[Finding]:
     """Yield a warning for a list of networks that kube-rdma reads and Multus does not.
 
-    Multus takes every text with one of these signs for JSON: multus-cni@v4.2 pkg/k8sclient,
-    parsePodNetworkAnnotation.
+    Multus takes every text with a bracket, a brace or a double quote for JSON: multus-cni@v4.2
+    pkg/k8sclient, parsePodNetworkAnnotation.
     """
     if any(sign in text for sign in '[{"'):
         try:
@@ -391,7 +391,7 @@ def _blocks(
 ) -> tuple[NetworkAsk, ...] | None:
     """Return the blocks of the annotation pod-networks; None if it is missing or faulty.
 
-    It is None too if another annotation defines their networks, which are not known here.
+    Return None too if another annotation defines the blocks' networks, which are not known here.
     """
     text = annotations.get(pod_networks.ANNOTATION)
     if text is None or annotations.get(pod_networks.DEFINITION, "").strip():
@@ -429,7 +429,7 @@ SIZE = r"[1-9][0-9]{0,11}(?:[kMGTP]|[KMGTP]i)?"
 def load_settings(assignments: Iterable[str], where: str) -> admission.AdmissionSettings:
     """Return the default settings, changed by these assignments; `where` names their option.
 
-    Raise Refused for another name, or a size that is none.
+    Raise Refused for an unknown name, or a malformed size.
     """
     settings = admission.USUAL
     for text in assignments:

@@ -1,7 +1,7 @@
 """Rules about claims: entries of a pod that the API server refuses, selectors that match nothing.
 
 The API server takes a Deployment with such a template and refuses each of its pods. So not the
-apply but an Event says why there is none.
+apply but an Event says why there is no pod.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ def foreign_selectors(
 ) -> Iterator[Finding]:
     """Warn of CEL selectors that read attributes of another driver than their class selects.
 
-    Such a device has no attribute of that domain, so the expression fails with "no such key"
+    Reading an attribute of a domain that a device lacks fails with "no such key"
     (k8s.io/dynamic-resource-allocation cel/compile.go). A driver may have several domains, so only
-    those of other known drivers are held against it; kube-rdma's devices have their own alone.
+    those of other known drivers count against it. Against kube-rdma's driver every domain counts,
+    except its own and those of Kubernetes.
     """
     of_classes = {name: {*_DRIVER.findall(text)} for name, text in classes.items()}
     known = set().union(_OTHERS, *of_classes.values())

@@ -63,7 +63,7 @@ def wanted(template: PodTemplate, settings: AdmissionSettings) -> CompletionChoi
 
 
 def wrong_words(review: PodReview) -> Iterator[Finding]:
-    """Yield a finding for each unknown word in the annotation."""
+    """Yield a finding for each unknown word in the annotation kube-rdma.io/complete."""
     for word in wanted(review.pod, review.settings).wrong:
         yield Finding.of(
             "complete",
@@ -96,7 +96,7 @@ def completions(
 
 
 def _ipc_lock(container: ContainerTemplate) -> Iterator[Completion]:
-    """Yield the addition of IPC_LOCK to a root container that neither has nor drops it."""
+    """Yield IPC_LOCK for a container that may be root and neither has nor drops it."""
     has = container.privileged or {_LOCK, "CAP_IPC_LOCK", "ALL"} & {*container.added}
     declined = {_LOCK, "CAP_IPC_LOCK", "ALL"} & {*container.dropped}
     if not has and not declined and not container.own_user:
@@ -107,7 +107,7 @@ def _ipc_lock(container: ContainerTemplate) -> Iterator[Completion]:
 def _shm(
     template: PodTemplate, asking: Mapping[FieldPath, ContainerTemplate], size: str
 ) -> Iterator[Completion]:
-    """Yield a volume in memory at /dev/shm for the containers that mount nothing there."""
+    """Yield a volume in memory, and its mounts at /dev/shm where containers have none."""
     bare = [
         container
         for container in asking.values()
@@ -126,7 +126,7 @@ def _shm(
 
 
 def _pod_networks(template: PodTemplate, settings: AdmissionSettings) -> Iterator[Completion]:
-    """Yield the annotation with a block for each card, where the pod has none or equal ones."""
+    """Yield the annotation with a block for each card, if the pod has no or too few equal ones."""
     cards = held_shares(template, settings.counted)
     if template.host_network or not 0 < cards <= MOST_BLOCKS:
         return

@@ -48,7 +48,7 @@ _FOR_PODS = (
 def networks_on_host(review: PodReview) -> Iterator[Finding]:
     """Warn of networks of a pod with hostNetwork, which gets none of them.
 
-    attach/rules/requests refuses it where the agent is asked nevertheless.
+    attach/rules/requests refuses such networks where the agent is asked nevertheless.
     """
     if not review.pod.host_network or not pod_requests.names_networks(review.pod.annotations):
         return
@@ -90,7 +90,7 @@ def sandboxed(review: PodReview) -> Iterator[Finding]:
 
 
 def requests(review: PodReview) -> Iterator[Finding]:
-    """Refuse a request for shares that differs from its limit, or has none.
+    """Refuse a request for shares that differs from its limit, or has no limit.
 
     See kubernetes@v1.34 pkg/apis/core/validation, ValidateContainerResourceRequirements.
     """
@@ -140,7 +140,8 @@ def inert_lock(review: PodReview) -> Iterator[Finding]:
     """Warn of IPC_LOCK for a user other than root, for whom the capability has no effect.
 
     Runtimes set no ambient capabilities (KEP-2763), so exec drops it: capabilities(7),
-    "Transformation of capabilities during execve()". A file's own count without no_new_privs.
+    "Transformation of capabilities during execve()". Those of a program's file count without
+    no_new_privs.
     """
     for container in dict.fromkeys(each for each, _ in review.shares):
         added = {*container.added} & {"IPC_LOCK", "CAP_IPC_LOCK"}

@@ -54,10 +54,7 @@ def unknown_resource(review: PodReview) -> Iterator[Finding]:
 
 
 def unknown_network(review: PodReview) -> Iterator[Finding]:
-    """Warn of a network that is not known, but close to a known name or series of names.
-
-    A name is also close to the same one in another namespace, as a bare name means the pod's own.
-    """
+    """Warn of a network that is not known, but close to a known name or series of names."""
     names = {network.name for network in review.facts.networks}
     for path, asks in ((NETWORKS, review.pod.networks), (BLOCKS, review.pod.blocks or ())):
         for ask in asks[:_MOST]:
@@ -100,7 +97,7 @@ def unread_annotation(review: PodReview) -> Iterator[Finding]:
 def near(name: str, names: Sequence[str]) -> str | None:
     """Return the one of `names` that was probably meant; None if none is close.
 
-    Names that differ only in the number at their end are not close.
+    Names that differ only in the number or letter at their end are not close.
     """
     stem, number = _numbered(name)
     for one in get_close_matches(name, names, n=3, cutoff=_LIKE):
@@ -125,7 +122,7 @@ def _meant(name: str, alike: Sequence[str], names: Collection[str]) -> str:
 
 
 def are_alike(first: str, second: str) -> bool:
-    """Decide whether two names are alike: one part equal, the other nearly so."""
+    """Decide whether two names are equal on one side of the slash, and nearly on the other."""
     (prefix, _, name), (other_prefix, _, other_name) = first.partition("/"), second.partition("/")
     if prefix == other_prefix:
         return _is_like(name, other_name)

@@ -1,4 +1,4 @@
-"""Rules about a pod's annotations: against the shares in its limits and the networks there are.
+"""Rules that compare a pod's annotations with the shares in its limits and the known networks.
 
 Networks are attached long after admission, on a node whose own configuration is not seen here. So
 a pod is refused only for what attach/rules would refuse on every node.
@@ -38,13 +38,16 @@ _OF_INFINIBAND = kinds.IpoibNetwork | kinds.IbSriovNetwork
 
 
 def unreadable(template: PodTemplate) -> Iterator[Finding]:
-    """Yield faults of the network annotations; only for kube-rdma's own are they errors."""
+    """Yield faults of the network annotations; only in that of pod-networks are they errors."""
     for fault in template.faults:
         yield fault if fault.path == BLOCKS else replace(fault, severity=Severity.WARNING)
 
 
 def block_count(review: PodReview) -> Iterator[Finding]:
-    """Refuse pod-networks blocks whose number differs from that of the cards."""
+    """Refuse pod-networks blocks if their number surely differs from that of the cards.
+
+    Warn of cards without any block.
+    """
     if not review.pod.whole:
         return
     resource = review.settings.counted
@@ -75,7 +78,7 @@ def block_count(review: PodReview) -> Iterator[Finding]:
 def network_shares(review: PodReview) -> Iterator[Finding]:
     """Refuse more networks for a resource than the pod asks for shares of it.
 
-    If it asks for none at all, that is a warning.
+    Only warn of a pod that asks for no share of the resource.
     """
     if not review.pod.whole:
         return
@@ -136,7 +139,7 @@ def unfit_entries(review: PodReview) -> Iterator[Finding]:
 
 
 def no_address(review: PodReview) -> Iterator[Finding]:
-    """Warn of an interface without an address, whose card the pod's programs cannot use."""
+    """Warn of a network by which a pod would get an interface without an address."""
     for path, asks in ((NETWORKS, review.pod.networks), (BLOCKS, review.pod.blocks or ())):
         for ask in asks:
             why = "" if ask.addresses else _addressless(ask, review)
@@ -149,7 +152,7 @@ def no_address(review: PodReview) -> Iterator[Finding]:
 def shares_without_network(review: PodReview) -> Iterator[Finding]:
     """Warn of fewer networks than shares, where each share needs an interface on its card.
 
-    RoCE reaches nobody without a GID of the pod's own, which the interface's address makes.
+    RoCE needs a GID of the pod's own, which the interface's address makes.
     """
     pod = review.pod
     elsewhere = pod.claims or pod.faults or requests.DEFAULT_NETWORK in dict(pod.annotations)
@@ -175,11 +178,10 @@ def shares_without_network(review: PodReview) -> Iterator[Finding]:
 
 
 def network_need(resource: str, review: PodReview) -> Severity | None:
-    """Return how surely each share of a resource needs a network; None if it does not.
+    """Return WARNING if each share of a resource needs a network, ADVICE if it may, else None.
 
-    InfiniBand and EFA need none, nor a share of all cards. The setting networkResources of the
-    administrator counts first. Else a pool says what its cards are, or a tied network shows the
-    need.
+    InfiniBand and EFA need none, nor does a share of all cards. The setting networkResources of the
+    administrator counts first, then the cards of pools and the networks of the resource.
     """
     if matches(resource, review.settings.network_resources):
         return Severity.WARNING
@@ -224,10 +226,7 @@ def two_kinds(networks: Iterable[Network]) -> Iterator[Finding]:
 
 
 def costly_entries(review: PodReview) -> Iterator[Finding]:
-    """Warn of entries that take the pod's default route, or one address for several pods.
-
-    A ClusterIP is of no interface's network: what leads there is the default route of eth0.
-    """
+    """Warn of entries that take the pod's default route, or one address for several pods."""
     pod, warning = review.pod, Severity.WARNING
     everywhere = pod.kind == "DaemonSet"
     pods = "its pod on each node" if everywhere else f"all {pod.copies} pods of it"
@@ -254,7 +253,7 @@ def network_of(ask: NetworkAsk, review: PodReview) -> Network | None:
 
 
 def _no_blocks(cards: int, review: PodReview) -> Iterator[Finding]:
-    """Warn of cards without any block: the pod gets no interface on them."""
+    """Warn of cards of a pod that asks for no network: it gets no interface on them."""
     pod = review.pod
     asking = pod.networks or pod.faults or requests.POD_NETWORKS in dict(pod.annotations)
     if cards and not pod.host_network and not asking:
@@ -267,7 +266,7 @@ def _no_blocks(cards: int, review: PodReview) -> Iterator[Finding]:
 
 
 def _belongs(ask: NetworkAsk, network: Network | None, review: PodReview) -> bool:
-    """Decide whether an entry surely takes a card of the resource of block annotations."""
+    """Decide whether a block surely takes a card of the resource that blocks are counted for."""
     if network is None:
         return ask.network == review.settings.block
     return network.resource == review.settings.counted

@@ -1,10 +1,10 @@
 """Counts the shares that a pod asks for, as the kubelet will hold them.
 
-Most rules of admission judge only pods that ask for shares or for networks of pod-networks. An init
-container's devices are free again before the main ones start; a sidecar's are not.
+Most rules of admission judge only pods that ask for shares, or have the annotation pod-networks. An
+init container's devices are free again before the main ones start; a sidecar's are not.
 
-A share is what an administrator calls so, and each resource, except of GPUs, that a known pool,
-policy or network names. So no list has to name the prefixes that other device plugins use
+A resource means shares if an administrator says so, or if it is not of GPUs and a known pool,
+policy or network names it. So no list has to name the prefixes that other device plugins use
 (intel.com, nvidia.com, openshift.io).
 """
 
@@ -51,7 +51,7 @@ _OF_KUBERNETES = ("k8s.io", "kubernetes.io")  # as of storage classes and device
 
 
 def uncounted(key: str) -> str:
-    """Return what to write in place of a ResourceQuota's key without effect; else empty.
+    """Return what to write in place of a ResourceQuota's key that has no effect; "" for others.
 
     Of an extended resource a quota counts requests alone: isExtendedResourceNameForQuota in
     kubernetes@v1.34 pkg/quota/v1/evaluator/core/pods.go. The API server takes other keys too.
@@ -88,7 +88,7 @@ class PodReview(Frozen):
 def held_shares(template: admission.PodTemplate, resource: str) -> int:
     """Return how many shares of a resource the pod's containers hold together.
 
-    If none of them asks, it is the most that an init container holds.
+    If only init containers ask, return the most that one of them holds.
     """
     beside, most = 0, 0
     for container in template.containers:
@@ -133,7 +133,7 @@ def candidates(
 
 
 def is_shared(spec: PoolSpec) -> bool:
-    """Decide whether pods off the node's own network share each card of a pool."""
+    """Decide whether pods with networks of their own share each card by the device plugin."""
     row = terms(spec)
     shares_cards = row.bind is Bind.PER_CARD and not row.owns
     return shares_cards and not spec.host_network and spec.serve is not Serving.CLAIMS

@@ -2,7 +2,7 @@
 
 `config check` and explain judge the values that a template has, the doctor those of a process, in
 the same words. Forms of values: docs.nvidia.com NCCL "Environment Variables", and UCX's own
-``ucx_info -cf``; both take a list that begins with ``^`` for all but these.
+``ucx_info -cf``; both read ``^`` before a list as: all except these.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OTHERS = re.compile(r"network|interface|\beni\b", re.IGNORECASE)
 
 
 def switches(values: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for each variable that is wrong in every container; its code is the name."""
+    """Yield a finding for each variable that is wrong in every container, with its name as code."""
     if values.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
         yield _wrong("NCCL_IB_DISABLE", values, "switches RDMA off")
     if values.get("NCCL_NET", "").lower() == "socket":
@@ -74,10 +74,7 @@ def fixed_indexes(values: Mapping[str, str]) -> Iterator[tuple[int, Finding]]:
     """Yield fixed GID indexes, each with a finding for cards that several pods share."""
     why = "is fixed, and the index of a pod's GID on a shared card differs from pod to pod"
     for name in ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX"):
-        remedy = (
-            f"Leave {name} out: UCX finds the index, and NCCL from 2.21 on. Where the container's "
-            "networks give all its devices one index, nccl.conf and ucx.conf have it"
-        )
+        remedy = f"Leave {name} out: UCX finds the index, and NCCL from 2.21 on"
         if _INDEX.fullmatch(values.get(name, "")):
             yield int(values[name]), _wrong(name, values, why, remedy)
 
@@ -131,8 +128,8 @@ def _leaves_any(text: str, ports: Iterable[tuple[str, str]], *, exact: bool) -> 
     """Decide whether a list of names matches one of these ports; `exact` is UCX's way.
 
     UCX takes patterns. NCCL (parseStringList and matchIfList of src/misc/utils.cc) takes prefixes,
-    or whole names behind ``=``, and a space as part of a name. An empty list matches all, and with
-    ``^`` none.
+    or whole names behind ``=``, and a space as part of a name. An empty list matches all; for NCCL
+    it matches none behind ``^``.
     """
     without, bare = text.startswith("^"), text.removeprefix("^")
     whole = bare.startswith("=")

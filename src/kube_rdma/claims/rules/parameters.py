@@ -37,14 +37,14 @@ _BACKED: Mapping[str, tuple[str, ...]] = {
     "mac": ("network",),
     "guid": ("network",),
 }
-"""What a tenant may choose in a claim, and which of these has to allow it: a pool or network is for
-namespaces, and an IPPool knows addresses, but neither MACs nor GUIDs."""
+"""What a tenant may choose in a claim, and the fields of which one has to be set beside it. A pool
+or network is for namespaces, and an IPPool knows addresses, but neither MACs nor GUIDs."""
 
 _OF_ONE_DEVICE = ("interface", "addresses", "mac", "guid")
 
 
 def field_name(attribute: str) -> str:
-    """Return the field's name as documents write it."""
+    """Return the name that documents use for a field of ClaimParameters."""
     return _FIELDS.get(attribute, attribute)
 
 
@@ -62,7 +62,7 @@ def merged(parts: Iterable[ClaimParameters]) -> ClaimParameters:
 def covers(requests: Sequence[str], request: str) -> bool:
     """Return whether a config for `requests` applies to the request ``main`` or ``main/sub``.
 
-    ``main`` stands for all its subrequests, and no request at all for every one (isMatch,
+    ``main`` stands for all its subrequests, and empty `requests` for every request (isMatch,
     k8s.io/dynamic-resource-allocation@v0.36.3 resourceclaim/resourceclaim.go).
     """
     main, _, _ = request.partition("/")
@@ -105,7 +105,7 @@ def gaps(parameters: ClaimParameters) -> Iterator[ParameterFault]:
 
 
 def unbacked(claim: ClaimParameters, whole: ClaimParameters) -> Iterator[ParameterFault]:
-    """Yield a fault for each field of a claim that needs a network or pool, with none named.
+    """Yield a fault for each field of a claim that lacks the network or pool that it needs.
 
     A DeviceClass may set such fields, as an administrator writes it. `whole` is class and claim
     together.

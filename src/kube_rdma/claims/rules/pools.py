@@ -38,12 +38,12 @@ class DevicePool(Frozen):
 
     @property
     def fault(self) -> str:
-        """Return why the scheduler allocates nothing from the pool; empty if it does."""
+        """Return why the scheduler allocates nothing from the pool; empty without a fault."""
         return self.incomplete or self.invalid
 
     @property
     def has_bindings(self) -> bool:
-        """Return whether a device of the pool has binding conditions to meet before its use."""
+        """Return whether a device of a pool without fault has conditions to meet before its use."""
         devices = () if self.fault else self.devices()
         return any(device.binding_conditions is not None for _, device, _ in devices)
 
@@ -55,7 +55,7 @@ class DevicePool(Frozen):
 
 
 def pools_of(node: ClaimNode, slices: Sequence[ResourceSlice]) -> tuple[DevicePool, ...]:
-    """Return the pools of devices in the scheduler's order; those with binding conditions last."""
+    """Return a node's pools in the scheduler's order: those with binding conditions come last."""
     newest: dict[tuple[str, str], list[ResourceSlice]] = {}
     local = [one for one in slices if one.spec.node_name == node.name and not one.spec.counter_sets]
     others = (one for one in slices if not one.spec.node_name or one.spec.counter_sets)
@@ -98,7 +98,7 @@ def _is_relevant(part: ResourceSlice, node: ClaimNode) -> bool:
 
 
 def _pool(parts: list[ResourceSlice], slices: Sequence[ResourceSlice]) -> DevicePool | None:
-    """Return the pool made of these slices; None if other nodes have a newer generation."""
+    """Return the pool made of these slices; None if other slices have a newer generation."""
     first, count = parts[0], parts[0].spec.pool.slices
     if len(parts) == count:
         return _built(parts, parts)

@@ -37,7 +37,7 @@ _WAIT = "Wait until their pods have ended; the kubelet tries again"
 
 
 class DeviceInUse(Unavailable):
-    """The error for a device that other claims or shares hold now."""
+    """The error for a device of which others hold too much now."""
 
 
 class PoolDevice(Frozen):
@@ -74,14 +74,14 @@ class BookingNode(Frozen):
     holders: Mapping[HeldShare, str] = MappingProxyType({})
 
     def device(self, name: str) -> PoolDevice | None:
-        """Return the device of this name, or the one of which the name is a part."""
+        """Return the device of this name, or the one with a part of this name, else None."""
         return self.devices.get(self.whole(name))
 
     def whole(self, name: str) -> str:
         """Return the name of the device to which a part belongs; other names unchanged.
 
-        Parts are defined in claims/rules/shape. Bookings are counted by it: parts are cut anew when
-        cards come or go.
+        Parts are defined in claims/rules/shape. Bookings are counted by device, as parts are cut
+        anew when cards come or go.
         """
         if name in self.devices or (part := slot_of(name)) is None:
             return name
@@ -92,7 +92,7 @@ class BookingNode(Frozen):
 
 
 def devices_of(pools: Iterable[Pool]) -> dict[str, PoolDevice]:
-    """Return the devices of the pools by name; a card in two pools belongs to the first."""
+    """Return the devices of the pools by name; of two with one name the first counts."""
     devices: dict[str, PoolDevice] = {}
     for pool in pools:
         row = terms(pool.spec)
@@ -113,9 +113,9 @@ def book(
 ) -> model.PreparedClaim:
     """Return the booking for a claim.
 
-    Raise Refused if it cannot be made, DeviceInUse while others hold a device. An older booking of
-    the same claim does not count. `claim` is the object of that name now, None without one;
-    `parameters` are those of its requests.
+    Raise Refused if it cannot be made, DeviceInUse while others hold too much of a device. An older
+    booking of the same claim does not count. `claim` is the object of that name now, None without
+    one; `parameters` are by request.
     """
     where = f"claim {asked}"
     if claim is None:
@@ -148,10 +148,9 @@ def stands(prepared: model.PreparedClaim, node: BookingNode) -> bool:
 
 
 def rebooked(prepared: model.PreparedClaim, node: BookingNode) -> model.PreparedClaim:
-    """Return a booking of an earlier boot with the present device nodes.
+    """Return a booking that is not valid any more, renewed with the device nodes of this boot.
 
-    A device that is missing now has none; the kubelet prepares the claim again before a container
-    starts, and gets the error then.
+    A device that is missing now has none.
     """
     shares = []
     for share in prepared.shares:
@@ -167,7 +166,7 @@ def _is_late(device: PoolDevice | None) -> bool:
 
 
 def refuse_vanished(prepared: model.PreparedClaim, node: BookingNode) -> None:
-    """Raise Refused for a booking of an earlier boot whose device is missing now."""
+    """Raise Refused for a booking of which a device is missing now."""
     for share in prepared.shares:
         if node.device(share.device) is None:
             raise _vanished(share.device, node, f"claim {prepared.claim}")
@@ -194,7 +193,7 @@ def answer(prepared: model.PreparedClaim) -> tuple[model.PreparedDevice, ...]:
 def cdi_device(claim: model.ClaimName, wanted: model.AllocationResult) -> str:
     """Return the CDI name of a claim's device, which is unique for all time.
 
-    Requests, devices and share ids have no ``_`` and requests no ``.``, so none is mistaken.
+    Requests, devices and share ids have no ``_`` and requests no ``.``, so no two names are equal.
     """
     request = wanted.request.replace("/", ".")
     return f"{model.CLAIM_KIND}={claim.uid}_{request}_{wanted.share or wanted.device}"
@@ -250,8 +249,8 @@ def _share(
 def _share_name(claim: model.ClaimName, number: int, device: PoolDevice) -> ShareId:
     """Return ``<card>-<claim>.<number>``; pools/rules/holdings reads the card out of it.
 
-    Of a whole pool the mode stands for the card. Where a share is not numbered it is the card
-    itself, which one claim has at a time.
+    For a whole pool the mode stands in place of the card. Where shares are not numbered, it is
+    ``<card>`` alone, for one claim has the card at a time.
     """
     token = f"{claim.uid.replace('-', '')}.{number}"
     if device.card is None:
@@ -300,7 +299,7 @@ def _held(
 def _refuse_excess(
     share: model.ClaimShare, device: PoolDevice, held: Mapping[str, int], where: str
 ) -> None:
-    """Raise Refused if a share wants more than the device has, DeviceInUse while others hold it."""
+    """Raise Refused if a share wants more than the device has, DeviceInUse if more than is left."""
     if share.admin:
         return
     room = device.room if device.is_shared else 1
@@ -437,10 +436,10 @@ def _metadata_device(
 
 
 def health(pools: Iterable[Pool], node: str) -> tuple[DeviceHealth, ...]:
-    """Return the health of every device of these pools, sorted by name.
+    """Return the health of every device of these pools.
 
-    All names are in it that parts of a card may have in slices: claims that were allocated before a
-    change of these still have the old ones.
+    It has all names that parts of a card may have in slices, as claims keep the name that they were
+    allocated.
     """
     healths: list[DeviceHealth] = []
     for own, device in sorted(devices_of(pools).items()):

@@ -2,7 +2,7 @@
 
 It stands behind claims/rules/shape; claims/publisher carries out its decisions. The rules of a pool
 (k8s.io/api/resource/v1/types.go, ResourcePool): all its slices have one generation and say how many
-they are, and nothing of a pool is allocated while some are missing. So a change of a single slice
+they are. Nothing of a pool is allocated while some are missing. So a change of a single slice
 keeps the generation, as the helper of Go drivers does (k8s.io/dynamic-resource-allocation/
 resourceslice). So do changes in which no device comes, goes or moves, such as a taint: each slice
 is right by itself. Any other change begins a new generation.
@@ -20,7 +20,7 @@ from kube_rdma.model.claims import devices as model
 class Publication(Frozen):
     """The changes of ResourceSlices to write: `removed` first, then `changed`, then `created`.
 
-    Removing a slice only withdraws devices; creating one completes the pool.
+    The scheduler allocates nothing of a pool until all its slices are there.
     """
 
     removed: tuple[model.ResourceSlice, ...] = ()
@@ -33,7 +33,7 @@ class Publication(Frozen):
 
 
 class PoolSite(Frozen):
-    """Name and uid of the Node that owns a pool of ResourceSlices."""
+    """The name and uid of the Node that owns a pool of ResourceSlices."""
 
     node: str
     uid: str
@@ -90,7 +90,7 @@ def _stay(mine: Mapping[str, model.ResourceSlice], writes: Publication) -> bool:
 
 
 def _same(stored: model.ResourceSlice, wanted: model.ResourceSlice) -> bool:
-    """Return whether a stored slice equals the wanted one, but for times of taints."""
+    """Return whether a stored slice equals the wanted one, apart from the times of taints."""
     return stored == wanted or _without_times(stored) == _without_times(wanted)
 
 

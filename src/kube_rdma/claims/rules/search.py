@@ -38,11 +38,11 @@ class ConstraintState:
         self.constraint = constraint
         self._values: dict[
             str, model.DeviceAttribute
-        ] = {}  # by request; of a match one without a name
+        ] = {}  # by request; for matchAttribute one value, under ""
         self._count = 0
 
     def add(self, request: ClaimRequest, driver: str, device: model.ListedDevice) -> str:
-        """Add a chosen device; return why the constraint forbids it, empty if it does not."""
+        """Add a chosen device and return "", or return why the constraint forbids the device."""
         if not self._concerns(request):
             return ""
         name = self.constraint.attribute
@@ -86,7 +86,7 @@ class ConstraintState:
 def _attribute(driver: str, device: model.ListedDevice, name: str) -> model.DeviceAttribute | None:
     """Return a device's attribute by its full name; None without it.
 
-    A driver's own attributes are in slices without a domain.
+    Slices may leave out the domain of a driver's own attributes.
     """
     if name in device.attributes:
         return device.attributes[name]
@@ -125,9 +125,9 @@ def objection(
     used: Amounts = _NOTHING,
     chosen: Amounts = _NOTHING,
 ) -> Objection | None:
-    """Return the objection to a device that lacks capacity; None if it has enough.
+    """Return the objection to a device whose capacities do not allow what a request asks.
 
-    `used` is what other claims hold of it, `chosen` what this claim has of it already.
+    Return None without one. `used` is what other claims hold, `chosen` what this claim has already.
     """
     missing = sorted(set(asked) - set(capacities))
     if missing:
@@ -187,7 +187,7 @@ _Counters = dict[str, dict[str, Fraction]]
 
 
 class Candidate(Frozen):
-    """A device that can be allocated on a node, with its slice and pool."""
+    """A device in the slices that a node reaches, with its slice and pool."""
 
     id: model.SliceDevice
     device: model.ListedDevice
@@ -254,8 +254,7 @@ class DeviceState:
     def take(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
         """Choose a device for a request, or return the objection to it.
 
-        A constraint that accepted the device before another one refused it removes it again, as in
-        the scheduler.
+        Constraints that had accepted a device before it was refused remove it again.
         """
         objection = self.in_use(request, candidate.id)
         if objection is None and self._needs_counters(candidate):
@@ -303,7 +302,7 @@ class DeviceState:
             self._consume(last.candidate, -1)
 
     def _shares(self, candidate: Candidate) -> list[DeviceChoice]:
-        """Return the choices of this device so far, if several requests may share it."""
+        """Return the choices of a device so far; none for a device that cannot be shared."""
         if not candidate.device.shared:
             return []
         return [choice for choice in self.choices if choice.candidate.id == candidate.id]
@@ -388,7 +387,7 @@ MOST_RESULTS = 32  # AllocationResultsMaxSize of k8s.io/api v0.36.3, resource/v1
 MOST_STEPS = 20_000
 """The most looks at a device for one node: the scheduler ends after ten seconds."""
 _MOST_SHOWN = 400  # characters of a selector, for each device that it does not take
-STEPS_OF_A_LOOK = 5  # of those that judging a claim on all nodes may take
+STEPS_OF_A_LOOK = 5  # steps of evaluation that a look at a device counts as
 
 
 class ClaimRefused(ValueError):
@@ -411,14 +410,14 @@ class _PreparedRequest(Frozen):
 
     request: ClaimRequest
     count: int
-    all_of: tuple[Candidate, ...] | None = None  # the devices of one of mode All
+    all_of: tuple[Candidate, ...] | None = None  # the devices of a request of mode All
 
 
 class BestAttempt(Frozen):
-    """The furthest point of the search: its choices, and the request that it failed at."""
+    """The furthest point of the search, with its choices and the request that it failed at."""
 
     choices: tuple[DeviceChoice, ...]
-    request: int  # the number of the one that it found no more devices for
+    request: int  # the number of the request that it failed at
     wanted: int
 
 
@@ -462,9 +461,9 @@ class ClaimSearch:
             self.state.take(choice.request, choice.candidate)
 
     def objection(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
-        """Return why the scheduler rejects a device beside the present choices.
+        """Return the scheduler's objection to a device beside the present choices, or None.
 
-        Return None if it does not.
+        Raise ClaimRefused or NotEvaluated for selectors as `search` does.
         """
         if candidate.pool.incomplete:
             text = f"pool {candidate.pool.name} is incomplete: {candidate.pool.incomplete}"

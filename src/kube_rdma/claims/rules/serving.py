@@ -1,4 +1,4 @@
-"""Decides what device plugin and claims leave to each other: a name is served by one of them.
+"""Decides what device plugin and claims leave to each other: one of them serves a resource.
 
     label, document ─► PoolSpec.serve ─┬► for_plugin ─► list of the device plugin
     kubelet ─ who holds shares ────────┤
@@ -42,7 +42,7 @@ def plugin_shares(
 ) -> PluginShares | None:
     """Return the shares that pods hold by the device plugin; None when that is unknown.
 
-    The kubelet reports these and the ones held by claims together; booked ones are taken out.
+    `holdings` has shares that are held by claims too; the ones of `booked` are taken out.
     """
     if holdings is None:
         return None
@@ -57,7 +57,7 @@ def plugin_shares(
 def for_claims(pools: Iterable[Pool], held: PluginShares, rail: RailOf) -> ClaimOffer:
     """Return the cards to offer to claims, without what pods hold by the device plugin.
 
-    A card all of whose slots such pods hold is left out until one of them ends.
+    A card is left out while such pods hold all of its slots.
     """
     served = [pool for pool in pools if pool.spec.serve is not Serving.PLUGIN]
     offer = claim_offer(served, rail)
@@ -78,9 +78,9 @@ def for_claims(pools: Iterable[Pool], held: PluginShares, rail: RailOf) -> Claim
 
 
 def ready(offer: ClaimOffer, node: NodeState) -> tuple[OfferedCard, ...]:
-    """Return the cards whose resource the scheduler no longer counts as shares on this node.
+    """Return the cards of an offer, without cards whose resource the Node still has allocatable.
 
-    While it counts them, a pod may come for a share that the kubelet is about to give.
+    While it has some, a pod may come for a share that the kubelet is about to give.
     """
     counted = {resource for resource, count in node.allocatable if count}
     return tuple(card for card in offer.cards if offer.resources.get(card.name) not in counted)
@@ -95,9 +95,9 @@ def for_plugin(
     """Return the pools to offer by the device plugin.
 
     `published` are the resources of devices in slices, None when nobody can tell. A pool of the
-    plugin stays with the claims while it has, or may have, devices there. So does one that claims
-    hold something of while `held` is unknown. Of the others as many free shares are withheld, as
-    unhealthy ones, as claims hold.
+    plugin stays with the claims while it has, or may have, devices in slices. So does a pool that
+    claims hold something of while `held` is unknown. In each other pool as many free shares as
+    claims hold are listed as unhealthy.
     """
     served: list[Pool] = []
     for pool in pools:
@@ -133,10 +133,10 @@ def waiting(pools: Iterable[Pool], served: Iterable[Pool], booked: Sequence[Prep
 def refuse_claimed(
     pool: Pool, wanted: Collection[ShareId], booked: Sequence[PreparedClaim], held: Holders
 ) -> None:
-    """Raise Refused for shares of cards that claims hold by now.
+    """Raise Refused if claims and pods leave too few shares of a card for the wanted ones.
 
-    `held` are the shares that pods have by the device plugin; what they have already is given
-    again. The plugin's list leaves such shares out, but a claim may be quicker than the list.
+    `held` are the shares that pods have by the device plugin; a wanted one among them is not
+    refused. The plugin's list withholds claimed shares, but a claim may be quicker than the list.
     """
     if pool.spec.serve is not Serving.PLUGIN:
         return
@@ -161,7 +161,7 @@ def refuse_claimed(
 
 
 def _claimed(pool: Pool, booked: Sequence[PreparedClaim]) -> Counter[CardId | None]:
-    """Return how many shares of each card claims hold; a whole pool's are under None."""
+    """Return how many slots of each card claims hold; a whole pool's are under None."""
     whole = terms(pool.spec).bind is Bind.POOL
     claimed: Counter[CardId | None] = Counter()
     for claim in booked:

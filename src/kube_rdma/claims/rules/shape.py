@@ -1,11 +1,11 @@
-"""Gives what a node offers the form that the API server takes: devices, in slices.
+"""Turns what a node offers into the form that the API server takes: devices, in slices.
 
     pools ─► claim_offer: cards ─► slices: rows of shared cards, devices, groups ─► DRANET's names
 
 It stands between claims/rules/serving and claims/rules/publication. The limits are those of
 pkg/apis/resource/validation and k8s.io/api/resource/v1/types.go: 128 devices in a slice, 64 if one
-has taints. Where a server drops a feature, the slices do without it: shares become devices of their
-own, and devices that cannot be used are left out.
+has taints. Where a server drops a feature, the slices do without it: shares become devices, and
+devices that cannot be used are left out.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ class ClaimOffer(Frozen):
 def claim_offer(pools: Iterable[Pool], rail: RailOf = lambda _: None) -> ClaimOffer:
     """Return the pools' cards as offered to claims; a card of several pools belongs to the first.
 
-    Only counters could account for a card in two devices, and a pool with counters needs several
-    slices for one change.
+    A pool that would be one device is left out if an earlier pool has one of its cards.
     """
     offered: dict[str, model.OfferedCard] = {}
     owners: dict[CardId, Pool] = {}
@@ -110,7 +109,7 @@ def _single(pool: Pool, card: Card, rail: RailOf) -> model.OfferedCard:
 
 
 def _whole(pool: Pool) -> Iterator[model.OfferedCard]:
-    """Yield a whole pool as one offered device, with attributes in which no two cards differ."""
+    """Yield a pool as one device, if it has cards, with attributes in which no two cards differ."""
     if not pool.cards:
         return
     alike = [_facts(card) for card in pool.cards]
@@ -132,7 +131,7 @@ def _whole(pool: Pool) -> Iterator[model.OfferedCard]:
 
 
 def _facts(card: Card) -> Facts:
-    """Return a card's attributes; None for one that is unknown, or unsure without a link."""
+    """Return a card's attributes; None for unknown ones, and for the rate without a link."""
     ports = [port for device in card.devices for port in device.ports]
     active = [port for port in ports if port.state is PortState.ACTIVE]
     layers = [port.link_layer for port in ports if port.link_layer is not LinkLayer.UNKNOWN]
@@ -176,7 +175,7 @@ def _kind(card: Card) -> str:
 
 
 def _attributes(facts: Facts) -> model.Attributes:
-    """Return attributes for a slice, without unknown ones; texts are cut to the limit."""
+    """Return attributes for a slice, without unknown ones; texts are cut to 64 bytes."""
     return {
         name: model.DeviceAttribute.of(
             str(value).encode()[:_TEXT].decode(errors="ignore") if isinstance(value, str) else value
@@ -202,20 +201,20 @@ def _twice(first: Pool, second: Pool, cards: Sequence[Card]) -> str:
 # Rows: the shares of cards are laid into devices so that pods spread over the cards by themselves.
 
 ROWS = 8
-"""The most rows of a pool before the first ones are cut; with 8 cards these are 64 devices."""
+"""The most rows of a pool, each with a device of each card, before the first rows are split."""
 
 _SINGLE = 8
 """The most shares of a card that have a row each, beside its last row."""
 
 PARTS = _SINGLE + ROWS
-"""No card has as many rows."""
+"""No card has as many rows as this."""
 
 _FINE = 1024  # the pace of growth is a multiple of 1/1024
 
 
 @lru_cache  # the same few numbers at each look
 def row_sizes(slots: int, most: int) -> tuple[int, ...]:
-    """Return how many of a card's shares each row's device has: 1 in the first rows, later more.
+    """Return how many shares each of the devices has into which a card is split, fewest first.
 
     The scheduler passes over a taken device of one share without evaluating selectors. It evaluates
     them for each shared device, even a full one.
@@ -239,10 +238,10 @@ def _grown(rows: int, pace: int) -> list[int]:
 
 
 def row_count(cards: Sequence[model.OfferedCard], room: int) -> int:
-    """Return how many rows fit into `room` devices, before any is merged; a power of two.
+    """Return into how many devices to split shared cards so that `room` suffices: 8, 4, 2, else 1.
 
-    It is 1 where each card is one device. As a power of two, it seldom changes when a card comes or
-    goes, and claims hold the devices of other rows.
+    As a power of two, the number seldom changes when a card comes or goes. `row_sizes` may split
+    the first rows further.
     """
     several = sum(map(len, spreading(cards)))
     others = len(cards) - several
@@ -297,8 +296,8 @@ def slices(
 ) -> Slices:
     """Return the devices of each ResourceSlice: at least one slice, which may be empty.
 
-    One slice has all devices while it can, so that each change is one write. Beyond that rows have
-    slices for themselves, and so has each physical card where the cards without rows are too many.
+    One slice has all devices while they fit, so that each change is one write. Else devices in rows
+    have slices of their own, and so has each physical card where the other devices are too many.
     """
     whole = [_carried(card, before) for card in cards]
     bare = model.ClaimFeature.DEVICE_TAINTS in without
@@ -330,7 +329,7 @@ def slices(
 
 
 def _rows(pool: Sequence[model.OfferedCard], most: int) -> Iterator[model.ListedDevice]:
-    """Yield a pool's devices in rows; only each card's last part has a capacity of bandwidth.
+    """Yield a pool's devices in rows; only a card's last part may have a capacity of bandwidth.
 
     A request for no bandwidth takes none, whichever share it gets.
     """
@@ -345,8 +344,8 @@ def _rows(pool: Sequence[model.OfferedCard], most: int) -> Iterator[model.Listed
 def _interleaved(cards: Iterable[model.OfferedCard]) -> Iterator[model.ListedDevice]:
     """Yield shares as devices, alternating between cards: c0-s0, c1-s0, c0-s1, c1-s1.
 
-    The scheduler takes the first device that fits (KEP-4381 has no scores), so pods spread over the
-    cards. A pool of many shares has fewer devices than it asks for.
+    The scheduler takes the first device that fits, so pods spread over the cards. A pool of many
+    shares may have fewer devices than shares.
     """
     for pool in _by_pool(cards):
         counts = [slot_count(card.slots, len(pool)) for card in pool]
@@ -373,15 +372,14 @@ def fewer(cards: Iterable[model.OfferedCard]) -> str | None:
 
 
 def slot_count(slots: int, cards: int) -> int:
-    """Return how many devices a card becomes if shares are devices, in a pool of so many cards."""
+    """Return how many devices a card becomes if shares are devices, in a pool of `cards` cards."""
     return min(slots, max(1, _SLOT_DEVICES // cards))
 
 
 def _carried(card: model.OfferedCard, before: PublishedDevices) -> model.OfferedCard:
-    """Return the card with attributes from its last slice where they are unknown now.
+    """Return the card, with attributes of its last slice that a pod or a lost link hides now.
 
-    A card in a pod shows less. A pool as one device is in no pod: its missing attributes are those
-    in which its cards differ.
+    A pool as one device gets none of them: it lacks attributes in which its cards differ.
     """
     last = before.get(card.name) or before.get(slot_name(card.name, 0))
     if last is None:
@@ -431,7 +429,7 @@ def _policy(default: int, least: int, most: int, step: int | None) -> model.Capa
 
 
 def _timed(device: model.ListedDevice, before: PublishedDevices) -> model.ListedDevice:
-    """Return the device with the times of taints that it had: new ones would restart tolerations.
+    """Return the device with the old times of its taints: new times would restart tolerations.
 
     Pods that tolerate a taint for some seconds count from that time (KEP-5055).
     """
@@ -456,12 +454,12 @@ _NAMES = {
 
 
 def with_dranet_names(parts: Slices) -> Slices:
-    """Return the devices of slices, with DRANET's names of attributes added."""
+    """Return the devices of slices, with attributes under DRANET's names added."""
     return tuple(tuple(map(_with_dranet_names, devices)) for devices in parts)
 
 
 def without_dranet_names(devices: PublishedDevices) -> dict[str, model.ListedDevice]:
-    """Return the devices of slices by name, without DRANET's names of attributes."""
+    """Return the devices of slices by name, without the attributes under DRANET's names."""
     own = {
         name: {key: one for key, one in device.attributes.items() if not key.startswith(DOMAIN)}
         for name, device in devices.items()
@@ -492,9 +490,10 @@ _OTHER = re.compile(r"[^a-z0-9]+")
 
 
 def device_name(pool: Pool, card: Card | None) -> str:
-    """Return the device name of a card; of the pool for None, if shares are of the whole pool.
+    """Return the device name of a card of a pool; without a card, that of the whole pool.
 
-    ``0000-1a-00-0`` by the PCI address, ``rxe0-eth0`` of a soft device, ``rdma-hca`` of a pool.
+    Names are ``0000-1a-00-0`` for a PCI address, ``rxe0-eth0`` for a soft device, ``rdma-hca`` for
+    a pool.
     """
     text = card.id if card else pool.spec.resource
     plain = _OTHER.sub("-", text.lower()).strip("-") or "device"
@@ -510,10 +509,7 @@ def slot_name(name: str, slot: int) -> str:
 
 
 def slot_of(name: str) -> tuple[str, int] | None:
-    """Return device name and number of a name made by slot_name; None for another name.
-
-    A long device name is cut there.
-    """
+    """Return NAME and number of a device name ``NAME-s3``; None for a name without a number."""
     match = _SLOT.fullmatch(name)
     return (match[1], int(match[2])) if match else None
 

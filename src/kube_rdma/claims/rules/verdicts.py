@@ -1,8 +1,8 @@
 """Decides why a claim waits: whether each node can meet it, and what is against each device.
 
-explain/evidence reads the world, claims/views shows the verdicts. The search is that of the
-scheduler (claims/rules/search). Where it ends without success, its deepest attempt is shown: the
-devices that it had, and the first reason against each other one for the request that it ended at.
+explain/cluster reads the world, claims/views shows the verdicts. The search is that of the
+scheduler (claims/rules/search). Where it ends without success, its deepest attempt is shown, with
+its devices. For the request that it ended at, each other device has the first reason against it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _GATES = (
 def explain_claim(world: claim.ClaimWorld) -> claim.ClaimExplanation:
     """Return the verdicts on a claim for all nodes, the worst first.
 
-    Of nodes that fail, the nearest to success come first. For an allocated claim there are none.
+    Of nodes that fail, the nearest to success come first. An allocated claim gets no verdicts.
     """
     if world.claim.allocated is not None:
         held = world.claim.devices
@@ -62,7 +62,7 @@ def explain_claim(world: claim.ClaimWorld) -> claim.ClaimExplanation:
 def judge(
     world: claim.ClaimWorld, node: claim.ClaimNode, selectors: Selectors | None = None
 ) -> claim.ClaimVerdict:
-    """Return the verdict on a claim for one node; share `selectors` between several nodes."""
+    """Return the verdict on a claim for one node; several nodes may share `selectors`."""
     search = ClaimSearch(world, node, selectors or Selectors())
     try:
         choices = search.search()
@@ -92,7 +92,7 @@ def judge(
 
 
 def _against(search: ClaimSearch, request: int) -> Iterator[claim.DeviceVerdict]:
-    """Yield a verdict on each device that the request did not get."""
+    """Yield for each choice of a request a verdict on each device that the choice did not get."""
     for choice in search.claim.requests[request].choices:
         mine = {one.candidate.id for one in search.best.choices if one.request.name == choice.name}
         for candidate in search.candidates:
@@ -138,7 +138,7 @@ def _headline(nodes: Sequence[claim.ClaimVerdict]) -> str:
 
 
 def objections(verdict: claim.ClaimVerdict) -> str:
-    """Return the counts of all objections, frequent ones first, behind a colon; empty for none."""
+    """Return how often each objection is made, frequent ones first, behind a colon; "" for none."""
     counts = Counter(one.objection.reason for one in verdict.devices if one.objection)
     common = counts.most_common()
     parts = [f"{count} {'is' if count == 1 else 'are'} {WORDS[why]}" for why, count in common]

@@ -52,14 +52,14 @@ def _no_driver(seen: Observation) -> Iterator[Finding]:
         driver = known.get((function.vendor, function.device))
         if function.driver is not None or (driver is None and survey.devices):
             continue
-        remedy = "modprobe its driver (mlx5_core, bnxt_en, ice, …); dmesg says why it failed"
+        remedy = "modprobe the driver (mlx5_core, bnxt_en, ice, …); dmesg says why it failed"
         if driver is not None:
             place = quote(f"/sys/bus/pci/drivers/{driver}/bind")
             remedy = f"If it is meant to be used: echo {quote(function.position.pci)} > {place}"
         yield Finding(
             function.position.pci,
             f"{function.position.pci} ({function.vendor:04x}:{function.device:04x}) has no driver",
-            "Its driver is not loaded, or released it",
+            "The card's driver is not loaded, or released the card",
             remedy,
             severity,
         )
@@ -94,7 +94,7 @@ def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_device(seen: Observation) -> Iterator[Finding]:
-    """Every pool is empty. In namespace mode exclusive, pods may have all devices."""
+    """Every pool is empty. In namespace mode exclusive, all devices may be in pods."""
     if not survey_of(seen).devices:
         evidence = "/sys/class/infiniband is empty"
         cause = "This network namespace has no RDMA device"
@@ -107,14 +107,14 @@ def _absent_nodes(seen: Observation) -> Iterator[Finding]:
     """A pod cannot open its device, or a card is unhealthy."""
     for path in seen.absent or ():
         evidence = f"{path} is not there, and the kernel has the device"
-        cause = "No devtmpfs or udev made the node, or another /dev is mounted over it"
+        cause = "No devtmpfs or udev made the device node, or another /dev hides it"
         folder = path.rpartition("/")[0]
         remedy = f"udevadm trigger, or mount the host's {folder} into this container"
         yield Finding(path, evidence, cause, remedy)
 
 
 def _manager(seen: Observation) -> Iterator[Finding]:
-    """`rping` and `ib_write_bw -R` do not start. NCCL and MPI do without it."""
+    """`rping` and `ib_write_bw -R` do not start. NCCL and MPI need no RDMA_CM."""
     survey = survey_of(seen)
     if survey.rdma_cm is None:
         for sentence in discovery.notes(survey):
@@ -130,7 +130,7 @@ def _namespace_mode(seen: Observation) -> Iterator[Finding]:
         return
     for spec in seen.specs or ():
         for sentence in node_health.hidden(spec):
-            yield _worded(spec.resource, sentence, f"Mode {spec.mode} leaves its cards on the node")
+            yield _worded(spec.resource, sentence, f"Pool mode {spec.mode} keeps cards on the node")
 
 
 def _bonds(seen: Observation) -> Iterator[Finding]:
@@ -147,7 +147,8 @@ def _bonds(seen: Observation) -> Iterator[Finding]:
                     device.name,
                     f"{port.netdev} is enslaved to {port.bond}",
                     "A card in a bond stays on the node, and has no GID of its own",
-                    f"Share it on {port.bond}, or: ip link set {quote(port.netdev or '')} nomaster",
+                    f"Share the card on {port.bond}, or: "
+                    f"ip link set {quote(port.netdev or '')} nomaster",
                     Severity.ERROR if ill else Severity.ADVICE,
                 )
 
@@ -157,7 +158,7 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
         "modules": "A module of the RDMA core is not loaded",
         "down": "The port or its interface is switched off",
         "carrier": "There is no signal from the other end of the cable",
-        "fabric": "The subnet manager, a virtual link or a missing GUID holds it back",
+        "fabric": "The subnet manager, a virtual link or a missing GUID holds the port back",
         "GIDs": "RoCE makes GIDs of the interface's addresses",
     }
 )
@@ -182,21 +183,19 @@ def _against(seen: Observation, *, lacking: str) -> Iterator[Finding]:
 
 
 def _no_modules(seen: Observation) -> Iterator[Finding]:
-    """Programs find no device, or cannot open it. Name `ib_uverbs` and `rdma_ucm` in
-    `/etc/modules-load.d`.
+    """Programs find no device, or cannot open it. Files in `/etc/modules-load.d` load modules
+    at each start.
     """
     return _against(seen, lacking="modules")
 
 
 def _switched_off(seen: Observation) -> Iterator[Finding]:
-    """The port is DOWN and Disabled. Netplan, NetworkManager or networkd can keep the setting."""
+    """The port is DOWN and Disabled."""
     return _against(seen, lacking="down")
 
 
 def _no_carrier(seen: Observation) -> Iterator[Finding]:
-    """The port is DOWN: Polling on InfiniBand, often Disabled on RoCE although its interface is up.
-    A split cable may not match: see `mlxlink`.
-    """
+    """The port is DOWN: Polling on InfiniBand, often Disabled on RoCE with its interface up."""
     return _against(seen, lacking="carrier")
 
 
@@ -235,15 +234,15 @@ def _slow_port(seen: Observation) -> Iterator[Finding]:
 
 
 def _refused(seen: Observation) -> Iterator[Finding]:
-    """The agent keeps its last configuration, or offers nothing. `kube-rdma config check` says the
-    same.
+    """The agent keeps its last configuration, or offers nothing. `kube-rdma config check`
+    reports the same fault.
     """
     for sentence in seen.refusals or ():
         yield _worded("configuration", sentence, "The configuration is invalid")
 
 
 def _empty_pool(seen: Observation) -> Iterator[Finding]:
-    """A resource has 0 shares. The evidence has reasons."""
+    """A resource has 0 shares. The evidence says why each card is left out."""
     verdict_now = verdict(seen)
     functions = {
         one.function.position.pci: one.function for one in verdict_now.cards if one.function
@@ -260,7 +259,7 @@ def _empty_pool(seen: Observation) -> Iterator[Finding]:
             pool.spec.resource,
             listed(reasons) or "no card of this node has an RDMA device",
             f"No card is in the pool ({pool.spec.source})",
-            "Change its selectors; kube-rdma config check --node FILE shows their choice",
+            "Change the pool's selectors; kube-rdma config check --node FILE shows its cards",
         )
 
 
@@ -283,7 +282,7 @@ def _clashes(seen: Observation) -> Iterator[Finding]:
 
 
 def _ill_cards(seen: Observation) -> Iterator[Finding]:
-    """A card is unhealthy for another reason: the evidence, Events and the NodeReport have it."""
+    """A card is unhealthy for a reason that the evidence, Events and the NodeReport name."""
     judged = {reason for one in discovery.judge(survey_of(seen)) for reason in one.reasons}
     judged |= {reason for spec in seen.specs or () for reason in node_health.hidden(spec)}
     absent = tuple(path.rpartition("/")[2] for path in seen.absent or ())
@@ -296,8 +295,8 @@ def _ill_cards(seen: Observation) -> Iterator[Finding]:
 
 
 def _taken_over(seen: Observation) -> Iterator[Finding]:
-    """A card that a selector chooses stays with the node, which uses it, or has an address by DHCP.
-    Or a range names functions that are not there.
+    """The node uses a card of a pool, or the card has an address by DHCP; or a selector names
+    missing virtual functions.
     """
     judged = verdict(seen)
     used = "The node, or a program on it, uses a card of a pool"
@@ -318,13 +317,14 @@ def _lost_rails(seen: Observation) -> Iterator[Finding]:
             "rails",
             f"{len(rails)} rails are configured, and the node has no card for {named}",
             "A card left the PCI bus, or was taken out or exchanged",
-            "See lspci and dmesg; for good: list the remaining cards in rails of a NodePolicy",
+            "See lspci and dmesg; if the card stays away, list the other cards in rails of "
+            "a NodePolicy",
             Severity.WARNING,
         )
 
 
 def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
-    """NCCL prints `GPU Direct RDMA Disabled`. Before kernel 5.12 (no DMA-BUF) it is an error."""
+    """NCCL prints `GPU Direct RDMA Disabled`. Kernels before 5.12 have no DMA-BUF for RDMA."""
     survey = survey_of(seen)
     gpus = [gpu for gpu in survey.gpus if gpu.vendor == _GPU_VENDOR and gpu.driver == "nvidia"]
     modules = set(seen.modules or ())
@@ -345,7 +345,7 @@ def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
 
 
 def _open_fabric(seen: Observation) -> Iterator[Finding]:
-    """Formats of other device plugins open `umad` and `issm`. Data moves without (SECURITY.md)."""
+    """Configurations of other device plugins give containers `umad` and `issm` (SECURITY.md)."""
     for pool in verdict(seen).pools:
         names = [
             device.name
@@ -360,7 +360,7 @@ def _open_fabric(seen: Observation) -> Iterator[Finding]:
                 pool.spec.resource,
                 f"containers open {' and '.join(files)} of {listed(names)}",
                 "A container with root can manage the InfiniBand fabric",
-                "Leave them out of deviceFiles in a NodePolicy, or set an M_Key at the "
+                "Leave these files out of deviceFiles in a NodePolicy, or set an M_Key at the "
                 "subnet manager",
                 Severity.ADVICE,
             )
@@ -372,8 +372,8 @@ _COMMANDS = ("ip ", "ibportstate ", "modprobe ")
 def _worded(about: str, sentence: str, cause: str, severity: Severity = Severity.ERROR) -> Finding:
     """Return a Finding whose evidence and remedy are the two sides of a sentence's last colon.
 
-    Commands and names of interfaces keep their case. Without a colon the remedy is to look at
-    devices and dmesg.
+    The remedy gets a capital letter, except commands of _COMMANDS and words with digits or signs.
+    Without a colon the remedy is to look at devices and dmesg.
     """
     evidence, colon, remedy = sentence.rpartition(": ")
     if not colon:
@@ -390,9 +390,7 @@ _NEW_CODE, _CODES = 8.0, (0.8, 128 / 130)
 
 
 def slow_pcie(seen: Observation) -> Iterator[Finding]:
-    """A card has half of the bandwidth, and its port the full rate. Uplinks of PCIe switches count,
-    too.
-    """
+    """A card has half of the bandwidth or less, and its port the full rate."""
     survey = survey_of(seen)
     for link in seen.pcie or ():
         if link.width >= link.most_width and link.speed >= link.most_speed:
@@ -412,7 +410,7 @@ def slow_pcie(seen: Observation) -> Iterator[Finding]:
             listed(names) or link.pci,
             f"{what} x{link.width} at {link.speed:g} GT/s ({gbps:.0f} Gb/s); {ends} support "
             f"x{link.most_width} at {link.most_speed:g} GT/s",
-            f"The link came up narrower or slower than {ends} can",
+            f"The link came up narrower or slower than {ends} support",
             f"Reseat {part}; lspci -vv -s {link.pci} shows LnkSta",
             Severity.WARNING,
         )
@@ -425,7 +423,7 @@ _TRANSLATED = "DMA"  # and DMA-FQ, drivers/iommu/iommu.c; identity is not
 
 
 def ports_between(card: PciPosition, gpu: PciPosition) -> tuple[PciAddress, ...]:
-    """Return the ports that data crosses below the switch of both; none without a shared one."""
+    """Return the PCIe ports between card and GPU below their common switch; () without one."""
     steps = tuple(zip(card.path, gpu.path, strict=False))
     shared = sum(1 for _ in takewhile(lambda step: step[0] == step[1], steps))
     if not shared or card.pci == gpu.pci:
@@ -434,13 +432,13 @@ def ports_between(card: PciPosition, gpu: PciPosition) -> tuple[PciAddress, ...]
 
 
 def bridges_of(survey: Survey) -> tuple[PciAddress, ...]:
-    """Return all ports between a card and a GPU of its switch, each once."""
+    """Return all PCIe ports between cards (no VFs or SFs) and GPUs below one switch, each once."""
     ways = (ports for _, _, ports in _ways(survey))
     return tuple(dict.fromkeys(port for ports in ways for port in ports))
 
 
 def functions_of(survey: Survey) -> tuple[PciAddress, ...]:
-    """Return the cards of a node with GPUs, whose addresses an IOMMU may translate."""
+    """Return the cards, no VFs or SFs, whose addresses an IOMMU may translate; () without GPUs."""
     if not survey.gpus:
         return ()
     return tuple(dict.fromkeys(position.pci for _, position in whole_cards(survey)))
@@ -467,14 +465,14 @@ def redirected(seen: Observation) -> Iterator[Finding]:
         cards,
         f"ACS redirects requests at PCIe ports {listed(ports)}, between {cards} and GPUs {gpus}",
         "Data between card and GPU takes the root complex instead of their switch",
-        "Unless virtual machines get cards, switch ACS off in the BIOS, or at each start and port: "
-        f"setpci -s {ports[0]} ECAP_ACS+6.w=0000",
+        "Unless virtual machines get cards, switch ACS off in the BIOS, or for each port at "
+        f"each start: setpci -s {ports[0]} ECAP_ACS+6.w=0000",
         Severity.WARNING,
     )
 
 
 def translated(seen: Observation) -> Iterator[Finding]:
-    """GPUDirect RDMA is slow, hangs or fails, mostly on a node for virtual machines."""
+    """GPUDirect RDMA is slow, hangs or fails."""
     if seen.survey is None or seen.virtual_machine or not seen.survey.gpus:
         return
     domains = {one.pci: one.type for one in seen.domains or ()}
@@ -497,7 +495,7 @@ def translated(seen: Observation) -> Iterator[Finding]:
 
 
 def _ways(survey: Survey) -> Iterator[tuple[Device, Gpu, tuple[PciAddress, ...]]]:
-    """Yield each whole card with each GPU below the same PCIe switch, and the ports between."""
+    """Yield each card, no VF or SF, with each GPU below its PCIe switch, and the ports between."""
     for device, position in whole_cards(survey):
         for gpu in survey.gpus:
             if ports := ports_between(position, gpu.position):
@@ -505,7 +503,7 @@ def _ways(survey: Survey) -> Iterator[tuple[Device, Gpu, tuple[PciAddress, ...]]
 
 
 def _cables(seen: Observation) -> Iterator[Finding]:
-    """Traffic of a rail is slow, or goes over the spine; jobs of one leaf get nodes of others."""
+    """Traffic of a rail is slow, or goes over the spine."""
     for fault in seen.cables or ():
         yield replace(fault, cause="A cable is not where it belongs, or no switch is heard")
 

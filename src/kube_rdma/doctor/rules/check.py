@@ -3,7 +3,7 @@
 The docstring of a look begins with what people notice when its check finds something: it is the
 sentence of docs/doctor.md (kube_rdma_tools/doctor_page).
 
-cards, kubelet, network and pod have the checks, diagnose runs them. A check whose parts were not
+The modules beside it have the checks, diagnose runs them. A check whose parts were not
 all seen is not run, so what could not be read is never taken for missing.
 """
 
@@ -33,7 +33,7 @@ class Check(Frozen):
     spreads: tuple[str, ...] = ()  # codes of Findings that follow whatever they are about
 
     def findings(self, seen: Observation) -> Iterator[Finding]:
-        """Yield the check's Findings about an Observation, which has all parts that it needs."""
+        """Yield the check's Findings about an Observation that has all parts in `needs`."""
         return (replace(one, code=self.code) for one in self.look(seen))
 
     def missing(self, seen: Observation) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class Check(Frozen):
 
 
 def interfaces_of(texts: Iterable[str]) -> list[IPv4Interface | IPv6Interface]:
-    """Parse addresses with a prefix length; leave out texts that are none."""
+    """Return the texts as addresses with prefix lengths; leave out texts that are none."""
     parsed = []
     for text in texts:
         with suppress(ValueError):
@@ -75,8 +75,8 @@ def whole_cards(survey: Survey) -> Iterator[tuple[Device, PciPosition]]:
 def part_of(seen: Observation, part: str) -> object:
     """Return the value at a dotted path of an Observation, such as `pod.links`.
 
-    Return None where any value on the path was not seen. Of several values, such as containers, it
-    is a tuple, and None as soon as one of them was not seen.
+    Return None where any value on the path was not seen. For several values, such as containers,
+    return a tuple, or None if one of them was not seen.
     """
     value: object = seen
     for name in part.split("."):

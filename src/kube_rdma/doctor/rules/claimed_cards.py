@@ -55,7 +55,8 @@ class PodCard(Frozen):
 def pod_cards(seen: Observation) -> tuple[PodCard, ...]:
     """Return the RDMA cards that the pod holds by claims.
 
-    A device without an RDMA device is a card if its driver says that it is capable of RDMA.
+    A claimed device counts if its RDMA device is seen or named, or its driver calls it capable of
+    RDMA.
     """
     pod, kubelet = seen.pod, seen.kubelet
     if pod is None or kubelet is None:
@@ -97,7 +98,7 @@ def _gone(seen: Observation) -> Iterator[Finding]:
                 card.container,
                 f"Driver {device.driver} gave it {device.name} ({card.title}), and neither the "
                 "node nor the pod has this RDMA device",
-                "The card or its driver is gone, or its slice is outdated",
+                "The card or its driver is gone, or its ResourceSlice is outdated",
                 f"See the card on the node (kube-rdma devices), and driver {device.driver}",
             )
 
@@ -105,13 +106,13 @@ def _gone(seen: Observation) -> Iterator[Finding]:
 def _port_down(seen: Observation) -> Iterator[Finding]:
     """Connections over a card that came by a claim fail.
 
-    It is in the pod alone; other cards were judged on the node.
+    Cards that are on the node too are judged there.
     """
     for card in pod_cards(seen):
         ports = card.in_pod.ports if card.in_pod and not card.on_node else ()
         if ports and not any(port.state is PortState.ACTIVE for port in ports):
             states = ", ".join(f"port {port.number} is {port.state}" for port in ports)
-            cause = "Its link is down, or no subnet manager has brought it up"
+            cause = "The card's link is down, or no subnet manager has brought it up"
             remedy = "Check the cable and the switch port; for InfiniBand, the subnet manager"
             yield Finding(card.title, f"{states} in the pod", cause, remedy)
 
@@ -134,8 +135,9 @@ def _left_behind(seen: Observation) -> Iterator[Finding]:
             yield Finding(
                 card.title,
                 f"Its interface {link.name} is on the node, and the pod has none of this card",
-                f"Driver {card.claimed.driver} did not attach it, or leaves interfaces on the node",
-                "If the claim asks for it, see the driver's log, and delete the pod",
+                f"Driver {card.claimed.driver} did not attach the interface, or leaves "
+                "interfaces on the node",
+                "If the claim asks for an interface, see the driver's log, and delete the pod",
                 Severity.WARNING,
             )
 

@@ -24,7 +24,7 @@ _SEVERITIES = tuple(Severity)
 
 
 def diagnose(seen: model.Observation) -> model.Diagnosis:
-    """Run all checks that were possible; return their Findings in the order of `_place`."""
+    """Run all checks that are possible; return their Findings in order, and the checks not made."""
     unseen: list[model.UnseenCheck] = []
     passed: list[str] = []
     every: list[Finding] = []
@@ -48,9 +48,9 @@ def diagnose(seen: model.Observation) -> model.Diagnosis:
 
 
 def _place(finding: Finding, others: Collection[str]) -> tuple[bool, bool, bool, int, int, str]:
-    """Return the sort key of a Finding: roots first, of these first why a pod does not start.
+    """Return the sort key of a Finding: roots first, of these first what keeps a pod from starting.
 
-    Findings whose subject is in `others` come after the other roots.
+    Roots whose subject is in `others` come last of the roots.
     """
     return (
         bool(finding.follows),
@@ -81,7 +81,10 @@ def _root(finding: Finding, every: Sequence[Finding]) -> str:
 
 
 def diagnose_fleet(answers: Iterable[model.NodeAnswer]) -> model.FleetDiagnosis:
-    """Return the diagnosis of each node, and all Findings, equal ones of several nodes as one."""
+    """Return the diagnosis of each node, and all Findings, similar ones of several nodes as one.
+
+    Findings of one code, severity and cause are similar.
+    """
     answers = tuple(answers)
     unlike = outliers([one.seen for one in answers if one.seen])
     nodes = []

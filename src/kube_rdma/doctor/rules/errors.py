@@ -6,8 +6,8 @@
 
 cards.py has KR126, KR127 and KR129 among its checks. `rises` says which counters are worth keeping;
 doctor/beside_sysfs reads them twice. A counter that stands at a number says nothing, for nobody
-knows since when. One that is full hides all errors from then on, and is advice. Names are from
-Documentation/ABI/stable/sysfs-class-infiniband and of the drivers: mlx5/counters.c,
+knows since when. One that is full hides all errors from then on, and is reported as advice. Names
+are from Documentation/ABI/stable/sysfs-class-infiniband and of the drivers: mlx5/counters.c,
 bnxt_re/hw_counters.c below drivers/infiniband/hw.
 """
 
@@ -82,18 +82,17 @@ def unlike_others(seen: Observation) -> Iterator[Finding]:
                     device.name,
                     f"{name} is {value}, and {common.value} on {common.agreeing} of "
                     f"{common.every} RoCE ports of its kind",
-                    f"{name} was not set here, or was reset",
+                    f"{name} of this port was not set, or was reset",
                     REMEDIES[name].replace("INTERFACE", quote(interface)),
                     Severity.WARNING,
                 )
 
 
 def peers(seen: Observation) -> Mapping[str, Sequence[tuple[Device, Port]]]:
-    """Return active ports of whole cards by kind of card, port number and pools of the card.
+    """Return active ports of cards, no VFs or SFs, by kind of card, port number and pools.
 
-    Cards that `meant` leaves out are not in it. Ports of other groups are not compared: a card for
+    Cards that `meant` leaves out are not in it. Only ports of one group are compared: a card for
     storage may have another rate, MTU and flow control.
-
     """
     groups: dict[str, list[tuple[Device, Port]]] = {}
     names, kinds = meant(seen), kinds_of(survey_of(seen))
@@ -107,8 +106,8 @@ def peers(seen: Observation) -> Mapping[str, Sequence[tuple[Device, Port]]]:
 def below_peers(seen: Observation, value: _Value) -> Iterator[tuple[Device, Port, float]]:
     """Yield ports whose value is lower than their peers' usual one, with that usual value.
 
-    A pool may give a pod any of its cards. So where a pool has few ports, each is compared with the
-    best of them.
+    A pool may give a pod any of its cards. So where pools were seen and a group has fewer than four
+    values, each is compared with the highest.
     """
     for ports in peers(seen).values():
         values = [number for _, port in ports if (number := value(port))]
@@ -134,7 +133,7 @@ def active_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
 
 
 def roce_interfaces(survey: Survey) -> tuple[tuple[str, str], ...]:
-    """Return the interfaces of whole RoCE cards, each with the name of its driver."""
+    """Return the interfaces of RoCE cards, no VFs or SFs, each with the name of its driver."""
     return tuple(
         dict.fromkeys(
             (port.netdev, device.driver or "")
@@ -170,7 +169,7 @@ LINK = (
     *("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors"),
     *("port_rcv_remote_physical_errors", "local_link_integrity_errors"),
     *("excessive_buffer_overrun_errors", "rx_icrc_encapsulated", "rx_roce_errors"),
-    # The same by network drivers. Symbols count that FEC could not correct, and blocks of FEC.
+    # The same by network drivers: also symbols and blocks that FEC could not correct.
     *("rx_pcs_symbol_err_phy", "rx_symbol_err_phy", "rx_crc_errors_phy", "link_down_events_phy"),
     *("rx_pcs_symbol_err", "rx_fec_uncorrectable_blocks", "rx_fcs_err_frames", "link_down_events"),
     *("rx_crc_errors.nic", "illegal_bytes.nic", "mac_local_faults.nic", "mac_remote_faults.nic"),
@@ -279,7 +278,7 @@ def lost_packets(seen: Observation) -> Iterator[Finding]:
             cause = "RoCE loses packets: its traffic may be in a priority without PFC"
             remedy = (
                 f"Send RDMA in {pfc.removeprefix('on for ')}: NCCL_IB_TC and UCX_IB_TRAFFIC_CLASS "
-                f"are 4 times its DSCP on the port (dcb app show dev {quote(control.interface)})"
+                f"have to be 4 times its DSCP (dcb app show dev {quote(control.interface)})"
             )
         else:
             cause = "RoCE loses packets: no priority of this port has PFC"
@@ -294,8 +293,8 @@ def lost_packets(seen: Observation) -> Iterator[Finding]:
 
 
 _STORM_REMEDY = (
-    "If tx rises, see this host's PCIe link (KR125), memory and driver. "
-    "If rx rises, look for the sender of the pauses behind the switch"
+    "If tx counters rise, see this host's PCIe link (KR125), memory and driver. "
+    "If rx counters rise, look for the sender of the pauses behind the switch"
 )
 
 
@@ -339,7 +338,7 @@ def _wrong(watched: ObservedErrors, port: Port) -> tuple[tuple[str, ...], str, s
         return (
             (*DISCARDS, *PAUSES),
             "The port drops packets, for this host takes them too slowly",
-            "See the PCIe link (KR125) and PFC of the port; TCP counts, too",
+            "See the PCIe link (KR125) and PFC of the port; dropped TCP packets count, too",
         )
     return None
 

@@ -29,7 +29,7 @@ _VKE_PATCHES = {20: (15, 18), 24: (15, 12)}
 _VKE_OLDEST = min(_VKE_PATCHES)
 _VKE_PLUGIN = (1, 7, 1)
 _NEEDS = "VKE's own component needs Kubernetes 1.24.15-vke.12 or 1.20.15-vke.18, and vpc-cni 1.7.1"
-_FIX = "kube-rdma needs nothing; upgrade before you go back to VKE's own component"
+_FIX = "kube-rdma works with older versions; upgrade before you go back to VKE's own component"
 
 
 def _kubelet_down(seen: Observation) -> Iterator[Finding]:
@@ -39,7 +39,7 @@ def _kubelet_down(seen: Observation) -> Iterator[Finding]:
             "kubelet",
             f"There is no {KUBELET_SOCKET} in the folder device-plugins",
             "The kubelet does not run, or another folder is mounted here",
-            "systemctl status kubelet; mount its folder, or name it by --kubelet-root",
+            "systemctl status kubelet; mount its folder, or name the folder by --kubelet-root",
         )
 
 
@@ -50,7 +50,7 @@ def _no_plugin(seen: Observation) -> Iterator[Finding]:
         if socket_of(spec.resource) not in sockets:
             evidence = f"There is no {socket_of(spec.resource)} in the folder device-plugins"
             cause = "The agent does not run, hangs, or refuses its configuration"
-            remedy = "See the agent's pod, describe and logs; delete it if it hangs"
+            remedy = "See kubectl describe and logs of the agent's pod; delete a pod that hangs"
             yield Finding(spec.resource, evidence, cause, remedy)
 
 
@@ -87,7 +87,7 @@ def _allocatable(seen: Observation) -> Iterator[Finding]:
         elif offered and healthy and offered != healthy:
             evidence = f"The kubelet offers {offered}, and {healthy} shares are healthy here"
             cause = "A card just changed, or the agent has another configuration"
-            remedy = "If it stays for a minute, delete the agent's pod on this node"
+            remedy = "If the numbers differ for a minute, delete the agent's pod on this node"
             yield Finding(resource, evidence, cause, remedy, Severity.WARNING)
 
 
@@ -109,7 +109,7 @@ def _topology_policy(seen: Observation) -> Iterator[Finding]:
 
 def _no_cdi(seen: Observation) -> Iterator[Finding]:
     """The GID index is missing or wrong. Kubelet 1.29, and containerd 2.0 or CRI-O 1.28, have CDI
-    on.
+    on by default.
     """
     assert seen.versions is not None
     works, why = cdi_works(seen.versions.kubelet or None, seen.runtime)
@@ -126,12 +126,12 @@ def _no_room(seen: Observation) -> Iterator[Finding]:
     for folder in seen.folders or ():
         if folder.read_only:
             evidence = "Its file system is read-only"
-            cause = "The kernel found errors, or it was mounted read-only"
+            cause = "The kernel found errors, or the file system was mounted read-only"
             fix = "See dmesg, repair the file system, mount it for writing"
         elif folder.free < _ROOM or folder.inodes == 0:
             left = "no inode" if folder.inodes == 0 else f"{folder.free} bytes"
             evidence, cause = f"Its file system has {left} left", "The disk is full"
-            fix = "Make room there; pods that end still give back what they hold"
+            fix = "Make room on it"
         else:
             continue
         yield Finding(folder.path, evidence, cause, fix)
@@ -157,7 +157,7 @@ def _kubelet(seen: Observation) -> ObservedKubelet:
 
 
 def outdated(seen: Observation) -> Iterator[Finding]:
-    """The kubelet is too old; as advice, it or vpc-cni is too old for VKE's own component.
+    """The kubelet is too old; as advice, the kubelet or vpc-cni is too old for VKE's own component.
 
     Volcengine's document "Use RDMA in VKE" has the needs of that component.
     """

@@ -1,8 +1,7 @@
-"""Decides which cards of a node the doctor judges: those that pools mean, or that are in use.
+"""Decides which cards of a node the doctor judges: those that pools select, or that are in use.
 
-A node has cards that no pod is to get: of its storage, of the traffic of a virtual machine, a
-second port without a cable. Nothing is wrong with them. cards, errors, kubelet and network ask
-here.
+A node has cards that no pod is to get: for storage, for the traffic of a virtual machine, or
+without a cable. Nothing is wrong with such cards. cards, errors, kubelet and network ask here.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def survey_of(seen: Observation) -> Survey:
 
 
 def verdict(seen: Observation) -> node_health.NodeVerdict:
-    """Judge the health of the node's cards from an Observation (pools/rules/node_health)."""
+    """Return the verdict of pools/rules/node_health on the node's cards in an Observation."""
     return _judged(survey_of(seen), seen.specs or (), seen.absent or ())
 
 
@@ -42,7 +41,7 @@ def _judged(
 def meant(seen: Observation) -> Mapping[str, tuple[str, ...]]:
     """Return by device the resources of the pools that select it.
 
-    Where pools were not seen, all devices are in it but those that every pool leaves out by rule.
+    Where pools were not seen, it has all devices except those that every pool leaves out by rule.
     """
     return _meant(survey_of(seen), seen.specs)
 
@@ -62,7 +61,6 @@ def complaints(seen: Observation) -> Iterator[tuple[Device, str]]:
     """Yield each device that the doctor judges with each reason why it cannot be used.
 
     Reasons that do not count for the device's card are left out.
-
     """
     survey, names = survey_of(seen), meant(seen)
     reasons = {one.name: card.reasons for card in verdict(seen).cards for one in card.devices}
@@ -96,10 +94,10 @@ def _waiting(survey: Survey) -> Iterator[str]:
 
 
 def kinds_of(survey: Survey) -> Mapping[str, str]:
-    """Return the kind of each whole card, by which like is compared with like.
+    """Return the kind of each card that is no VF or SF, by which like is compared with like.
 
-    A kind is driver, model, ports and link layers. So cards of one chip are of two kinds if one has
-    two ports, as for storage, and the others have one.
+    A kind is driver, model, functions of the slot and link layers. So two cards of one chip are of
+    two kinds if only one of them has two functions.
     """
     found = {}
     for device, position in whole_cards(survey):

@@ -29,7 +29,7 @@ def _mtu(seen: Observation) -> Iterator[Finding]:
         yield Finding(
             name,
             f"MTU {mtus[name]}, and {widest:g} on other cards of its kind",
-            "RoCE takes the largest of 256 to 4096 that fits the interface",
+            "RoCE takes the largest MTU of 256 to 4096 that fits the MTU of the interface",
             f"ip link set {quote(name)} mtu {widest:g}; switches and peers need it too",
             Severity.WARNING,
         )
@@ -49,19 +49,19 @@ def _one_subnet(seen: Observation) -> Iterator[Finding]:
                 subnet,
                 f"{listed(names)} are in {subnet}, with arp_ignore 0 on {listed(loose)}",
                 "Interfaces answer ARP for each other: traffic arrives on another rail",
-                "Give each rail a subnet, or set arp_ignore=2 and arp_announce=2 with rules",
+                "Give each rail a subnet, or set arp_ignore=2 and arp_announce=2 with ip rules",
                 Severity.WARNING,
             )
 
 
 def _strict_filter(seen: Observation) -> Iterator[Finding]:
-    """Peers are unreachable over some rails. The larger value of interface and `all` counts."""
+    """Peers are unreachable over some rails. Of interface and `all` the larger rp_filter counts."""
     rails = [rail for rail in _rails(seen) if rail.addresses]
     for rail in rails if len(rails) > 1 else ():
         if _setting(seen, rail.name, "rp_filter") == int(_STRICT):
             evidence = f"rp_filter is {_STRICT} (strict) on {rail.name}"
             cause = "Packets are dropped where the way back is another rail"
-            remedy = f"sysctl -w net.ipv4.conf.{quote(rail.name)}.rp_filter=2, and of all"
+            remedy = f"sysctl -w net.ipv4.conf.{quote(rail.name)}.rp_filter=2"
             yield Finding(rail.name, evidence, cause, remedy, Severity.WARNING)
 
 
@@ -86,13 +86,13 @@ def _neighbours(seen: Observation) -> Iterator[Finding]:
         ]
         if silent:
             evidence = f"{listed(silent)} did not answer ARP"
-            cause = "The peer is down, of another VLAN or subnet, or the switch drops ARP"
+            cause = "The peer is down, in another VLAN or subnet, or the switch drops ARP"
             remedy = f"ping -I {name} {silent[0]}; look at VLAN and address of both ends"
             yield Finding(name, evidence, cause, remedy, Severity.WARNING)
 
 
 def _cni_refused(seen: Observation) -> Iterator[Finding]:
-    """The agent attaches no networks. Its Event has the same sentence."""
+    """The agent attaches no networks. An Event of the node says why."""
     cni = _cni(seen)
     if cni.installed and cni.refused:
         evidence, _, remedy = cni.refused.rstrip(".").rpartition(". ")
@@ -149,8 +149,8 @@ def _wrong_subnet(seen: Observation) -> Iterator[Finding]:
             yield Finding(
                 f"{use.pod}/{use.interface}",
                 f"{address} is in none of {listed(subnets)} ({use.network})",
-                "It is of another network, or the pool changed while the pod ran",
-                "Delete the pod, so that it gets another",
+                "The address is of another network, or the IPPool changed while the pod ran",
+                "Delete the pod; the next one gets another address",
             )
 
 

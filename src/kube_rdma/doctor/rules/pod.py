@@ -39,12 +39,12 @@ _POOL = "IPPool "
 
 
 def is_share(seen: doctor.Observation, resource: str) -> bool:
-    """Return whether a resource is one of shares of RDMA cards: a usual name, or of a pool."""
+    """Return whether a resource means shares of RDMA cards, by a usual name or that of a pool."""
     return matches(resource, with_shares(USUAL, (one.resource for one in seen.specs or ())).shares)
 
 
 def has_share(seen: doctor.Observation, container: doctor.ObservedContainer) -> bool:
-    """Return whether a container asks for a resource of shares of RDMA cards."""
+    """Return whether a container asks for shares of RDMA cards."""
     return any(is_share(seen, resource) for resource, _ in container.asks)
 
 
@@ -67,7 +67,7 @@ def devices_of(seen: doctor.Observation) -> Iterator[tuple[doctor.ObservedContai
 def other_cards(seen: doctor.Observation) -> frozenset[str]:
     """Return names of devices, functions and interfaces of the node's cards that the pod lacks.
 
-    It is empty for a pod without cards.
+    Return none for a pod without cards.
     """
     held = {device.name for _, device in devices_of(seen)}
     held |= {card.device.name for card in pod_cards(seen) if card.device}
@@ -82,7 +82,7 @@ def other_cards(seen: doctor.Observation) -> frozenset[str]:
 
 def _documents(seen: doctor.Observation) -> Iterator[Finding]:
     """The pod's requests and annotations contradict each other. `kube-rdma config check FILE` finds
-    it before.
+    this beforehand.
     """
     inside = part_of(seen, "pod.containers.variables")
     elsewhere = {"device-volume", "inert-lock", *(() if inside is None else ("variables",))}
@@ -110,7 +110,7 @@ def _not_as_attached(seen: doctor.Observation) -> Iterator[Finding]:
     """The pod lost its network: address, route, MTU or GID."""
     for attachment in _pod(seen).attachments or ():
         if attachment.wrong:
-            cause = "A program changed the interface later"
+            cause = "A program changed the interface after the agent made it"
             remedy = "Delete the pod; take NET_ADMIN from its containers"
             yield Finding(attachment.interface, "; ".join(attachment.wrong), cause, remedy)
 
@@ -121,7 +121,7 @@ def _link_down(seen: doctor.Observation) -> Iterator[Finding]:
         if not link.up or link.carrier is False:
             state = "has no carrier" if link.up else "is down"
             evidence = f"{link.name} {state} in the pod"
-            cause = "Its card is down, or a program in the pod set it down"
+            cause = "The interface's card is down, or a program in the pod set the interface down"
             remedy = f"Look at {link.parent or 'the card'} on the node: kube-rdma doctor"
             yield Finding(link.name, evidence, cause, remedy)
 
@@ -137,8 +137,8 @@ def _mtu(seen: doctor.Observation) -> Iterator[Finding]:
         yield Finding(
             link.name,
             f"MTU {link.mtu} in the pod, and {parent.mtu} on {parent.name} below it",
-            "Frames are dropped by the card" if wider else "Messages are cut into smaller packets",
-            'Set "mtu" of the network as the card has it, or leave it out; restart the pod',
+            "The card drops large frames" if wider else "Messages are cut into smaller packets",
+            'Set "mtu" of the network to the card\'s MTU, or leave it out; restart the pod',
             Severity.ERROR if wider else Severity.WARNING,
         )
 
@@ -155,9 +155,7 @@ def _no_route(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _taken_route(seen: doctor.Observation) -> Iterator[Finding]:
-    """The pod resolves no names and reaches no services. A route that covers eth0's address counts
-    like a default route.
-    """
+    """The pod resolves no names and reaches no services."""
     pod = _pod(seen)
     overlay = [link for link in pod.links or () if link.name == _OVERLAY]
     own = [at.ip for link in overlay for at in interfaces_of(link.addresses)]
@@ -196,7 +194,7 @@ def _closed_nodes(seen: doctor.Observation) -> Iterator[Finding]:
         nodes = [path for path in container.nodes or () if "uverbs" in path]
         if nodes and container.granted is False:
             evidence = f"{listed(nodes)} is in the container, which asks for no device and no claim"
-            cause = "A volume shows the node, and the device cgroup does not open it"
+            cause = "A volume shows the device node, and the device cgroup does not open it"
             remedy = "Ask for a share instead of a hostPath volume"
             yield Finding(container.name, evidence, cause, remedy)
     for finding in _pod(seen).findings or ():
@@ -220,21 +218,21 @@ def _unseen_device(seen: doctor.Observation) -> Iterator[Finding]:
                 container.name,
                 f"{listed(hidden)} opens a device that the pod's network namespace does not show",
                 "In namespace mode exclusive the device is in another namespace",
-                "Choose a mode or a claim's setting that moves the card, or boot with "
+                "Choose a mode or a claim's setting that moves the card, or boot the node with "
                 "ib_core.netns_mode=1",
             )
 
 
 def _no_gid(seen: doctor.Observation) -> Iterator[Finding]:
-    """Programs fail with "invalid GID" or "Failed to modify QP to RTR". If the table is full, give
-    the card fewer pods.
+    """Programs fail with "invalid GID" or "Failed to modify QP to RTR". If the GID table is full,
+    give the card fewer pods.
     """
     pod = _pod(seen)
     for container, device in devices_of(seen):
         if _of_ethernet(device) and _addresses(pod) and not _indexes(device, pod):
             evidence = f"{device.name} has no GID of {listed(sorted(_addresses(pod)))}"
-            cause = "No interface of this card has the address, or its GID table is full"
-            remedy = "Let the pod's network be on the card that it holds (resourceName)"
+            cause = "No interface of this card has the pod's address, or its GID table is full"
+            remedy = "Let the pod's network be on the card that the pod holds (resourceName)"
             yield Finding(container.name, evidence, cause, remedy)
 
 
@@ -271,9 +269,8 @@ def _variables(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _fewer_networks(seen: doctor.Observation) -> Iterator[Finding]:
-    """NCCL or UCX chooses a card and hangs or fails on it. InfiniBand and mode hca need no network.
-
-    It needs no look at the pod's interfaces: agents know no namespace of pods without networks.
+    """NCCL or UCX chooses a card and hangs or fails on it. InfiniBand and mode hca need
+    no network.
     """
     pod, devices = _pod(seen), seen.survey.devices if seen.survey else ()
     shared = {spec.resource for spec in seen.specs or () if is_shared(spec)}
@@ -285,7 +282,7 @@ def _fewer_networks(seen: doctor.Observation) -> Iterator[Finding]:
         yield Finding(
             pod.title,
             f"It holds {held} and has {networks or 'no'} network{'s' * (networks > 1)}",
-            "Without an interface of the pod a card has no GID for RoCE",
+            "Without an interface of the pod a card has no RoCE GID that the pod can use",
             f"Name a network for each share in {ANNOTATION}: see kube-rdma resources",
         )
 
@@ -302,7 +299,7 @@ def _overlay(seen: doctor.Observation) -> Iterator[Finding]:
         yield Finding(
             holding[0].name,
             f"The only addresses are of {_OVERLAY} ({listed(overlay.addresses)})",
-            "RDMA_CM looks for the card behind an address, and the overlay has none",
+            "RDMA_CM looks for the card behind an address; the overlay's has no card behind it",
             "Ask for a network on the card by annotation, or for hostNetwork"
             f"{_node_address(seen, [device for _, device in devices])}",
             Severity.WARNING,
@@ -336,7 +333,7 @@ def _no_lock(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _inert_lock(seen: doctor.Observation) -> Iterator[Finding]:
-    """The pod fails as by KR430, although it asks for IPC_LOCK."""
+    """The pod fails as with KR430, although it asks for IPC_LOCK."""
     for container in _unlocked(seen):
         if container.asked_lock:
             yield Finding(
@@ -362,21 +359,21 @@ def _limits(seen: doctor.Observation) -> Iterator[Finding]:
     shown = pod.limits or ()
     if not any(limit.is_set for limit in shown):
         evidence = f"The kernel limits no RDMA device of the pod, which holds {listed(resources)}"
-        cause = "The agent has not written the rdmaLimits of its pool"
+        cause = "The agent has not written the rdmaLimits of the pool"
         remedy = 'Look for "share limits not held" in the agent\'s log'
         yield Finding(pod.title, evidence, cause, remedy, Severity.WARNING)
         return
     for limit in shown:
         if limit.used_up:
             evidence = f"The pod has used up {limit.used_up}"
-            cause = "Beyond rdmaLimits the kernel refuses to make more (EAGAIN)"
+            cause = "Beyond rdmaLimits the kernel refuses to make objects (EAGAIN)"
             remedy = "Request more shares, or raise rdmaLimits of the pool"
             yield Finding(limit.device, evidence, cause, remedy, Severity.WARNING)
     counted = {limit.device for limit in shown}
     for device in pod.survey.devices if pod.survey else ():
         if device.name not in counted:
             evidence = "The kernel counts nothing that the pod makes on it, so it has no limit"
-            cause = "Its driver does not know the rdma control group"
+            cause = "The device's driver does not know the rdma control group"
             remedy = "Use the kernel's own driver, or a newer one of the vendor"
             yield Finding(device.name, evidence, cause, remedy, Severity.WARNING)
 
@@ -402,7 +399,7 @@ def _use(seen: doctor.Observation, container: doctor.ObservedContainer) -> docto
 
 
 def _unused(seen: doctor.Observation) -> Iterator[Finding]:
-    """A job is as slow as over TCP, often by KR421 or KR430."""
+    """A job is as slow as over TCP, often because of KR421 or KR430."""
     pod = _pod(seen)
     if pod.phase != _RUNNING:
         return
@@ -420,7 +417,7 @@ def _unused(seen: doctor.Observation) -> Iterator[Finding]:
             container.name,
             evidence,
             "The program is idle, or chose another transport",
-            "If it works, UCX_LOG_LEVEL=info or NCCL_DEBUG=INFO shows its choice",
+            "If the program works, UCX_LOG_LEVEL=info or NCCL_DEBUG=INFO shows its choice",
             Severity.ADVICE,
         )
 
@@ -449,7 +446,7 @@ def _numa(seen: doctor.Observation) -> Iterator[Finding]:
             yield Finding(
                 name,
                 f"Cards are on NUMA node {sorted(cards)}, GPUs on {sorted(gpus)}",
-                "The kubelet does not bring them together",
+                "The kubelet did not give card and GPU of one NUMA node",
                 "Set topologyManagerPolicy: restricted or single-numa-node on this node (KR205)",
                 Severity.WARNING,
             )
@@ -472,14 +469,14 @@ def _pool_refuses(seen: doctor.Observation) -> Iterator[Finding]:
         yield Finding(
             name,
             why or problem,
-            "The pool gives this pod no address, so its sandbox is not made",
+            "The IPPool gives this pod no address, so its sandbox is not made",
             remedy or f"kubectl describe {quote(name.lower())}; kube-rdma ip check",
         )
 
 
 def _waits(seen: doctor.Observation) -> Iterator[Finding]:
-    """The pod is Pending or Failed: the last warning Event is shown. `not RDMA` begins a fault of
-    another kind.
+    """The pod is Pending or Failed: what its status or an Event says is shown. Evidence that begins
+    with `not RDMA` names a fault of another kind.
     """
     pod = _pod(seen)
     problem, remedy = _refused(seen)
@@ -519,7 +516,7 @@ def _unlocked(seen: doctor.Observation) -> list[doctor.ObservedContainer]:
 
 
 def _rails(pod: doctor.ObservedPod) -> list[doctor.ObservedLink]:
-    """Return the pod's interfaces without lo and the cluster's own; () on the node's network."""
+    """Return the pod's interfaces except lo and eth0; none with hostNetwork."""
     links = () if pod.host_network else pod.links or ()
     return [link for link in links if link.name not in ("lo", _OVERLAY)]
 

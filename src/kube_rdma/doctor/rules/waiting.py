@@ -1,4 +1,4 @@
-"""Says why a pod does not run, by the Events about it, and what to do: also when it is not RDMA.
+"""Says why a pod does not run, by the Events about it, and what to do, whether it is RDMA or not.
 
 doctor/api_pod reads the Events; KR490 and explain show the answer. Whoever may create Events in a
 namespace writes their text. So the text is cut, and a remedy quotes only names with characters that

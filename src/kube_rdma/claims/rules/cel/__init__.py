@@ -1,1 +1,1 @@
-"""Evaluates selectors of devices in CEL: the part of the language that slices are selected with."""
+"""Evaluates selectors of devices in CEL: the part of the language that such selectors use."""

@@ -1,7 +1,7 @@
 """Evaluates whether a selector takes a device, as the scheduler does.
 
 claims/rules/search calls it for devices of a node. The variable `device` is as in k8s.io/dynamic-
-resource-allocation v0.36.3, cel/compile.go: an attribute or capacity without a domain has its
+resource-allocation v0.36.3, cel/compile.go. An attribute or capacity without a domain has its
 driver's, and a domain that the device lacks is an empty map.
 
 Readers of a claim did not write its selectors, so their cost is bounded, in steps of about a
@@ -48,8 +48,9 @@ class Selectors:
     def take(self, expression: str, driver: str, device: ListedDevice) -> bool:
         """Return whether a CEL expression selects the device.
 
-        Raise EvaluationError if it has no value for the device, NotEvaluated if kube-rdma cannot
-        evaluate it. Answers are kept by the device's id(), so the caller keeps the device alive.
+        Raise EvaluationError if the expression is neither true nor false for the device. Raise
+        NotEvaluated if kube-rdma cannot evaluate it. Answers are kept by the device's id(), so the
+        caller keeps the device alive.
         """
         key = (expression, driver, id(device))
         if key not in self._answers:

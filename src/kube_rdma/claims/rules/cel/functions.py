@@ -71,7 +71,7 @@ class Semver(Frozen, order=True):
 
 
 class Optional(Frozen):
-    """An optional value of CEL, the result of ``.?``."""
+    """An optional value of CEL, such as the result of ``.?``."""
 
     value: object = None
     has: bool = False
@@ -89,9 +89,9 @@ def semver(text: str) -> Semver:
 
 
 def equal(left: object, right: object, spend: Spend) -> bool:
-    """Return whether two CEL values are equal; but for numbers, different types never are.
+    """Return whether two CEL values are equal; of different types only numbers can be.
 
-    Raise NotEvaluated for two maps.
+    Raise NotEvaluated for two maps. `spend` may raise NotEvaluated too.
     """
     pairs = [(left, right)]
     while pairs:
@@ -115,7 +115,7 @@ def _same(left: object, right: object) -> bool:
 
 
 def ordered(left: object, right: object) -> int:
-    """Compare two values: return -1, 0 or 1; raise EvaluationError for kinds without an order."""
+    """Return -1, 0 or 1 for the order of two values; raise EvaluationError if they have none."""
     if (_is_number(left) and _is_number(right)) or (
         type(left) is type(right) and isinstance(left, str | bool | Quantity | Semver)
     ):
@@ -124,7 +124,7 @@ def ordered(left: object, right: object) -> int:
 
 
 def kind(value: object) -> str:
-    """Return the name of a value's CEL type; of null, quantities and optionals Python's class."""
+    """Return the name of a value's CEL type; for others, such as null, that of the Python class."""
     names = {bool: "bool", int: "int", float: "double", str: "string", tuple: "list"}
     return "map" if isinstance(value, Mapping) else names.get(type(value), type(value).__name__)
 
@@ -132,7 +132,7 @@ def kind(value: object) -> str:
 def operated(sign: str, left: Any, right: Any) -> object:
     """Return the result of an arithmetic CEL operator; + also joins texts and lists.
 
-    Raise EvaluationError where there is none, NotEvaluated where kube-rdma does not compute it.
+    Raise EvaluationError without a result, NotEvaluated where kube-rdma does not compute it.
     """
     if sign == "+" and type(left) is type(right) and isinstance(left, str | tuple):
         if len(left) + len(right) > _MOST_JOINED:
@@ -155,9 +155,9 @@ def operated(sign: str, left: Any, right: Any) -> object:
 
 
 def called(name: str, values: Sequence[object], spend: Spend) -> object:
-    """Call a CEL function, or a method of the first value.
+    """Return the result of a CEL function, or of a method of the first value.
 
-    Raise NotEvaluated for an unknown one, EvaluationError for values that it does not take.
+    Raise NotEvaluated for what kube-rdma does not evaluate, EvaluationError for wrong values.
     """
     named = [(owner, methods[name]) for owner, methods in _METHODS if name in methods]
     if not named or not values:
@@ -197,8 +197,8 @@ def _is(make: Callable[[str], object]) -> Callable[[str], bool]:
 def _most_tries(text: str, pattern: str) -> int:
     """Return an upper bound of the steps that Python's regex search may take.
 
-    Python tries all ways where Kubernetes (RE2) goes one. Each repeat ends at any character, and
-    each choice goes both ways, independent of all others.
+    Each repeat may end at any character, and each choice may go both ways, independent of all
+    others.
     """
     repeats, choices = (sum(map(pattern.count, signs)) for signs in ("*+{", "?|("))
     ways: int = (len(text) + 1) ** (repeats + 1) << choices

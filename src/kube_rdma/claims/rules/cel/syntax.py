@@ -2,7 +2,7 @@
 
 The grammar is that of github.com/google/cel-spec, doc/langdef.md. Parts that selectors do not need
 (bytes, unsigned numbers, messages, three quotes, maps) are NotEvaluated, and so is all that cannot
-be read. The API server takes no wrong selector, so it is only unknown here. The author of a
+be read. The API server takes no wrong selector, so no text is called wrong here. The author of a
 selector chooses its length: runs of one sign become lists, which nothing recurses into, and only
 expressions in brackets are nested.
 """
@@ -57,7 +57,8 @@ class ListOf(Frozen):
 class FunctionCall(Frozen):
     """A call of a function, method or operator in a CEL expression.
 
-    ``&&`` and ``||`` have all operands of a run, ``?:`` conditions and values in turn and the else.
+    ``&&`` and ``||`` have all operands of a run; ``?:`` has pairs of condition and value, then the
+    value for no true condition.
     """
 
     name: str
@@ -127,7 +128,7 @@ class _ExpressionParser:
         return FunctionCall("?:", tuple(parts)) if len(parts) > 1 else parts[0]
 
     def take(self, sign: str) -> None:
-        """Skip a sign, or the end if empty; raise NotEvaluated if something else is there."""
+        """Skip a sign, or the end for ""; raise NotEvaluated if something else is there."""
         if not self._has(sign):
             raise NotEvaluated(f"{self._tokens[self._place][1]!r:.40} is not understood")
 
@@ -150,7 +151,7 @@ class _ExpressionParser:
         return Chain(first, tuple(steps)) if steps else first
 
     def _unary(self) -> Expression:
-        """Parse a run of `!` or `-`, of which two cancel each other, as in cel-go."""
+        """Parse an operand behind a run of `!` or `-`, of which two cancel each other."""
         sign, odd = "", False
         while again := next((one for one in sign or "!-" if self._has(one)), ""):
             sign, odd = again, not odd
