@@ -3,8 +3,8 @@
 A program is a group of tasks, and an exception of one cancels the others. So each part runs in
 `kept`, which logs a failure, counts it and starts the part again. Work of one caller runs in
 `contained`, and work on one object of many in `ObjectWalls`. A program ends when somebody asks it
-to, or when a part raises an error of the type `ends`. Such is a kubelet's folder that is gone, so
-that the container has to be made anew. Adapters and programs use it alike; see
+to, or when a part raises an error of the type `ends`. An example is a kubelet's folder that is
+gone: the container has to be made anew. Adapters and programs use it alike; see
 docs/decisions/0013-liveness.md.
 """
 
@@ -88,7 +88,7 @@ class _Failed(Frozen):
 
 
 class ObjectWalls:
-    """Work on objects of one kind, where an object whose work fails waits longer each time."""
+    """A guard of work on objects of one kind: an object whose work failed waits before a retry."""
 
     def __init__(self, kind: str, pause: Callable[[int], float] = full_jitter) -> None:
         self._kind, self._pause = kind, pause
@@ -97,9 +97,9 @@ class ObjectWalls:
     async def run(self, key: Hashable, work: Callable[[str], Awaitable[bool]]) -> bool:
         """Call `work("")` for an object and return its answer; return False while the object waits.
 
-        `key` names the object; with its state in it, a changed object is tried at once. If the work
-        fails, it is called again with the reason as text, to report it. Raise the work's own
-        KubeError.
+        `key` names the object; a key that has the state of the object, too, lets a changed object
+        be tried at once. If the work fails, it is called again with the reason as text, to report
+        it. Raise the work's own KubeError.
         """
         if (before := self._failed.get(key)) and time.monotonic() < before.until:
             return False
@@ -123,7 +123,7 @@ class ObjectWalls:
 
 
 def object_failed(kind: str, name: object, error: Exception) -> str:
-    """Count a failure of an object, log its cause once, and return a sentence for its author."""
+    """Count failed work on an object, log its cause once, and return a sentence for its author."""
     object_failures[kind] += 1
     cause = f"{type(error).__name__}: {error!s:.200}".rstrip(": .")
     if _causes.news((kind, str(name)), cause):

@@ -1,6 +1,6 @@
-"""Raises one error for whatever a gRPC call over a unix socket can end in.
+"""Raises the same error, CallFailed, however a gRPC call over a unix socket fails.
 
-The modules of kubelet/ and runtime/cri.py call through it, and handle its CallFailed.
+The modules of kubelet/ and runtime/cri.py call through it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CallFailed(Exception):
 
 @contextmanager
 def calling(socket: Path) -> Iterator[Channel]:
-    """Yield a connection for the calls inside the block; raise CallFailed for all failures."""
+    """Yield a connection for the calls inside the block; raise CallFailed if one of them fails."""
     channel = Channel(path=str(socket))
     try:
         with judged():

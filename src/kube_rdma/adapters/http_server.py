@@ -3,8 +3,8 @@
 h11 knows the protocol, asyncio the sockets. Callers may be anybody who reaches the port, so what
 one may cost is bounded. There are limits for connections, also of one address, for silence, and for
 the size and time of a request. When all places are taken, a new connection may replace an idle one,
-or one of an address with many. A caller that breaks off, or sends something else, ends its own
-connection alone.
+or one of an address with many. A caller that breaks off, or sends no HTTP, ends only its own
+connection.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class HttpCaller:
         self._packs = self._wants_body = False
         self.peer = str(writer.get_extra_info("peername", ("",))[0])
         self.waits = True
-        """Whether no head of a request has come since the last answer."""
+        """This is true while no head of a request has come since the last answer."""
 
     async def head(self) -> HttpCall | None:
         """Return the head of the connection's next request, None at its end."""
@@ -144,7 +144,7 @@ class HttpServer:
     """An HTTP server that answers each path with what a function returns.
 
     Unavailable becomes status 503 with its text. An unexpected error is logged and counted, and
-    ends the connection alone. `option` is that of the command which names the address.
+    ends only its own connection. `option` is the command's option for the address, for messages.
     """
 
     def __init__(
@@ -225,8 +225,8 @@ class HttpServer:
         """Decide whether to accept a connection from this address, perhaps in place of another.
 
         An address at its limit loses an idle connection of its own. When all places are taken, an
-        idle connection is cut off, or one of an address with at least two more. The address with
-        the most connections loses one first.
+        idle connection is cut off, or one of an address with at least two connections more than
+        this one. The address with the most connections loses one first.
         """
         counts = Counter(each.peer for each in self._open)
         is_crowd = counts[peer] >= self._limits.one_peer
@@ -245,7 +245,7 @@ class HttpServer:
         return bool(spare)
 
     async def _answer(self, call: HttpCall, caller: HttpCaller) -> HttpReply | None:
-        """Return the answer to a call; None, which ends the connection, for too long a body."""
+        """Return the answer to a call; None ends the connection, as for a body that is too long."""
         if not await caller.has_ended(_MOST_BYTES):
             return None
         if call.path not in self._pages:

@@ -1,7 +1,7 @@
 """Yields changes of folders by inotify, or says what the node lacks.
 
-A node runs out of instances for all watchers at once. A folder that is removed or moved means the
-same to each: the new one is only seen after a new start.
+All watchers of a node share its inotify instances, and run out of them at once. A watcher of a
+folder that was removed or moved sees the new one only after a new start.
 """
 
 from __future__ import annotations

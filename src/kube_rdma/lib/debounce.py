@@ -1,4 +1,4 @@
-"""Makes one signal out of a burst: a card with its functions announces itself a hundred times.
+"""Makes one signal out of a burst of events: one card with its functions may cause a hundred.
 
 The agent's loop, its keepers and `devices --watch` wait by it. A timer runs only while a burst
 does.
@@ -24,7 +24,7 @@ def apart(shortest: float, events: int) -> float:
     """Return the seconds to wait before the next write of statuses that agents watch.
 
     `events` is how many events the last write caused, `shortest` the least wait. A watch cannot
-    leave out changes of a status: an object that was and is selected is sent (apiserver,
+    leave out changes of a status: each change of a selected object is sent (apiserver,
     pkg/storage/cacher/cache_watcher.go, convertToWatchEvent).
     """
     return max(shortest, events / EVENTS_A_SECOND)

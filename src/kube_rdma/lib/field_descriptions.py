@@ -18,8 +18,8 @@ from typing import Any
 def sentences(model: type) -> dict[str, str]:
     """Return the sentences of a model's fields, by attribute; a field without one is missing.
 
-    A sentence is the text that follows the field in the class, as PEP 257 calls it an attribute
-    docstring. Fields of base classes have theirs there.
+    A sentence is the text that follows the field in its class: an attribute docstring in PEP 257.
+    Fields of base classes are included.
     """
     texts: dict[str, str] = {}
     for part in reversed(model.__mro__):

@@ -2,8 +2,8 @@
 
     GET ─► adapters/http_server ─► each check, asked now ─► a line of it, 503 if one fails
 
-Nothing is kept up to date for it: a check reads what the program knows anyway. What a probe makes
-of the answer no person sees, so a change is logged.
+Nothing is kept up to date for it: a check reads what the program knows anyway. No person sees the
+answers to probes, so a change of readiness is logged.
 """
 
 from __future__ import annotations

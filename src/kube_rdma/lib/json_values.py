@@ -24,7 +24,8 @@ def json_object(
 ) -> dict[str, Any]:
     """Return the fields of a value by their keys, all of them or `only` some, in that order.
 
-    `only` may name properties too. `further` are more keys, spelled as in JSON, or other values.
+    `only` may name properties too. `further` are more keys, or other values for keys, named as in
+    JSON.
     """
     names = dict(zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True))
     return {

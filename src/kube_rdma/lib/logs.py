@@ -33,7 +33,7 @@ _FIRST = ["timestamp", "level", "event"]
 def configure(level: str = "info", form: str = "text") -> None:
     """Send all logs of this process to standard error; call it once, before the first line.
 
-    `level` is the least that is written, of other libraries warning at least; `form` is text or
+    `level` is the least that is written, for other libraries at least warning; `form` is text or
     json.
     """
     least: int = getattr(logging, level.upper())
@@ -63,7 +63,7 @@ def configure(level: str = "info", form: str = "text") -> None:
 
 
 def _plain(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Escape control characters in a log event; a traceback keeps its lines."""
+    """Return a log event with control characters escaped, except line breaks."""
     return {
         key: value
         if isinstance(value, int | float | None)

@@ -30,7 +30,7 @@ async def follow_all(
 ) -> None:
     """Start a task for each mirror that watches its objects; return once all have shown them.
 
-    One of an optional kind is only given its first attempt.
+    A mirror of an optional kind is awaited for its first attempt only.
     """
     for mirror in mirrors:
         tasks.create_task(kept(f"watch of {mirror.plural}", partial(mirror.follow, cluster, pause)))
@@ -41,7 +41,7 @@ async def follow_all(
 class Mirror(Generic[V]):
     """The values of all objects of a kind, as a watch shows them.
 
-    `read` makes the value of an object, and may raise Refused for it. None: it is of no interest.
+    `read` makes the value of an object, returns None for one of no interest, and may raise Refused.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Mirror(Generic[V]):
     ) -> None:
         """Call `changed` with the value before and after, None where there is none.
 
-        `heard` is called when trouble begins or ends, and after each list. `optional`: the program
-        does without the kind, so its absence is no warning.
+        `heard` is called after each list and each interruption of the watch. `optional`: the
+        program does without the kind, so its absence is no warning.
         """
         # By name; of a kind in all namespaces by "namespace/name".
         self.values: dict[str, V] = {}

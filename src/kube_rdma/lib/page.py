@@ -3,8 +3,8 @@
     model values ─► a view ─► Page ─┬─► page_text: the same bytes in every pipe and file
                                     └─► cli/terminal: folded and coloured
 
-A view says what stands on a page and how its rows are; it knows neither colours nor terminals. Here
-are the parts of a page, their layout in plain text, and the parts of a Finding.
+A view says what stands on a page and the state of its rows; it knows neither colours nor terminals.
+Here are the parts of a page, their layout in plain text, and the parts of a Finding.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _FEW = 3  # findings that are alike and are shown one by one
 
 
 def widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Return the width of each column; all rows have the same number of cells."""
+    """Return the width of each column; all rows must have the same number of cells."""
     return [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
 
 
 def aligned(row: Sequence[str], columns: Sequence[int], right: Collection[int] = ()) -> str:
-    """Return a table's row as a line with columns of these widths; columns in `right` align so."""
+    """Return a table's row as a line with columns of these widths; those in `right` align right."""
     places = enumerate(zip(row, columns, strict=True))
     pads = ((index, cell, " " * (width - cell_width(cell))) for index, (cell, width) in places)
     return GAP.join(
@@ -45,8 +45,8 @@ def fitted(
 ) -> list[Sequence[str]]:
     """Return the rows of a table, with cells of the `narrowed` columns cut until it fits the page.
 
-    The first of these columns gives way first, each down to `NARROWEST`; then the table is as wide
-    as it is. A cell that was cut has "…" in its middle: names differ at their ends.
+    These columns are cut in their order, each down to `NARROWEST`; a table that is still too wide
+    stays so. A cell that was cut has "…" in its middle: names differ at their ends.
     """
     made = [list(row) for row in rows]
     for column in narrowed:
@@ -108,7 +108,7 @@ class PageTable(Frozen):
 
     head: tuple[str, ...]
     rows: tuple[PageRow, ...]
-    right: tuple[int, ...] = ()  # columns that end at their edge
+    right: tuple[int, ...] = ()  # columns that align right
     stated: int = 0  # the column that shows the state
     # In a pipe that is too narrow: columns that are left out where they say the same in each row,
     # the last first, and columns whose cells are cut.
@@ -165,7 +165,7 @@ def marked(rows: Iterable[tuple[str, ...]]) -> tuple[PageRow, ...]:
 
 
 def lines_of(text: str) -> Block:
-    """Split a text into lines that are never wrapped."""
+    """Return the lines of a text, none of which is ever wrapped."""
     return tuple(map(Line, text.removesuffix("\n").split("\n")))
 
 
@@ -221,9 +221,9 @@ def worst_first(table: Rows) -> Rows:
 
 
 def narrowed(table: PageTable, width: int) -> tuple[PageTable, str]:
-    """Return the table without columns of equal cells, and a sentence with their values.
+    """Return the table without some `spare` columns of equal cells, and a sentence that lists them.
 
-    Only as many are left out as a page of this width has no room for.
+    Columns are left out until the table fits the width. The sentence is "" if none is left out.
     """
     alike: list[str] = []
     for title in reversed(table.spare):
@@ -328,10 +328,9 @@ def sentences(findings: Iterable[Finding]) -> Iterator[Sentence]:
 def folded(
     findings: Iterable[Finding], names: Iterable[str] = ()
 ) -> Iterator[tuple[Finding, tuple[str, ...]]]:
-    """Yield each Finding with the subjects of others that say the same.
+    """Yield the Findings; of more than three alike only the first, with the others' subjects.
 
-    More than three alike become one. Two are alike where only their subjects differ, and the
-    `names` that belong to these.
+    Two are alike if they differ only in their subjects, and in `names` inside their texts.
     """
     every = tuple(findings)
     words = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "(?!)")

@@ -30,7 +30,7 @@ class PartReader(Frozen, kw_only=True):
     not_seen: list[NotSeen] = field(default_factory=list)
 
     def part(self, name: str, read: Callable[[], T]) -> T | None:
-        """Return the result of `read`; None if it raises, and then keep the error in `not_seen`."""
+        """Return the result of `read`; if it raises, keep the error in `not_seen`, return None."""
         with self._keeping(name):
             return read()
         return None
@@ -63,7 +63,7 @@ class PartReader(Frozen, kw_only=True):
 
 
 def first_sentence(error: Exception) -> str:
-    """Return an error's first line without its full stop, to put into another sentence."""
+    """Return an error's first line without its full stop; of an OSError the file and reason."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error).partition("\n")[0].rstrip(".")

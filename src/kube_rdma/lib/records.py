@@ -1,6 +1,6 @@
 """The records of one journal as a program has them: in memory, read once, written through.
 
-Attachments, promises, pools, functions and addresses outlive the agent in one of these each. A
+Attachments, promises, pools, functions and addresses outlive the agent in Records of their own. A
 record that this version of kube-rdma does not understand stays on disk and is logged. What needs it
 is refused until it can be read again.
 """
@@ -45,7 +45,7 @@ class Records(Generic[T]):
         threads: Executor | None = None,
         outlives: Callable[[T], bool] | None = None,
     ) -> None:
-        """Read the journal, which blocks; raise Unavailable when the disk fails.
+        """Read the journal, which blocks; raise Unavailable if its folder cannot be listed.
 
         `tell` gets a sentence for each record that cannot be read. `read` makes the value of a
         record, given its name. `outlives` decides whether a record is about what a power failure
@@ -73,7 +73,7 @@ class Records(Generic[T]):
 
     @property
     def named(self) -> tuple[tuple[str, T], ...]:
-        """Return all records by name, with their values."""
+        """Return name and value of each record."""
         return tuple(self._values.items())
 
     @property
@@ -100,8 +100,8 @@ class Records(Generic[T]):
     async def put_before(self, name: str, value: T, act: Callable[[], R]) -> R:
         """Write a record and then call `act`, which needs it on disk; return what `act` returns.
 
-        Both are done in one thread. The record stays if `act` raises. Raise Unavailable when the
-        disk fails.
+        Both are done in one thread. The record stays if `act` raises. Raise Unavailable as `put`
+        does.
         """
 
         def put() -> R:
@@ -127,10 +127,10 @@ class Records(Generic[T]):
         self._journal.put(name, value, sync=self._outlives(value))
 
     async def rename(self, old: str, new: str, value: T) -> None:
-        """Give a record another name and value, durably.
+        """Give a record another name and value.
 
         Only the name is written: `value` has to be what is read of the record under that name.
-        Raise Unavailable if the disk fails or the record is missing.
+        Raise Unavailable if the disk fails, the record is missing, or another version wrote it.
         """
         await self._take(new)
         await self._run(partial(self._journal.rename, old, new, sync=self._outlives(value)))
@@ -139,7 +139,7 @@ class Records(Generic[T]):
         await self._end_left()
 
     async def remove(self, *names: str) -> None:
-        """Remove records durably; a missing one is no error.
+        """Remove records; a missing one is no error.
 
         Raise Unavailable if the disk fails or another version wrote one of them.
         """
@@ -153,8 +153,8 @@ class Records(Generic[T]):
     async def forget(self, *names: str) -> None:
         """Remove records that are not needed any more, even if the disk fails.
 
-        A record that a full or read-only disk keeps is removed after the next write that succeeds;
-        else the next process removes it. Raise Unavailable for a record of another version.
+        A record that a full or read-only disk keeps is removed after a later put, rename or remove;
+        else the next process finds it. Raise Unavailable for a record of another version.
         """
         await self.refuse_foreign(*names)
         try:

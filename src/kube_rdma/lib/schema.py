@@ -36,7 +36,7 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
 def struct_schema(kind: type[Struct]) -> Json:
-    """Return the JSON schema of a Struct, with a sentence for each field."""
+    """Return the JSON schema of a Struct, with the sentences of its fields."""
     fields = structs.fields(kind)
     schema: Json = {
         "description": kind.__doc__,
@@ -94,7 +94,7 @@ _KEPT = frozenset(
 
 
 LOOKAROUND = re.compile(r"\(\?<?[=!]")
-"""What a pattern of Go's may not have: the API server and Helm refuse the whole schema for it."""
+"""Go's patterns may not have this: the API server and Helm refuse the whole schema for it."""
 
 
 class Column(Frozen):
@@ -204,7 +204,7 @@ def structural(model: type[BaseModel | Struct]) -> Json:
 
 @cache
 def _json_schema(model: type[BaseModel | Struct]) -> Mapping[str, Any]:
-    """Return the JSON schema of a model, which takes most of the time of a definition."""
+    """Return the JSON schema of a model, made only once."""
     if issubclass(model, BaseModel):
         return model.model_json_schema()
     return struct_schema(model)
@@ -244,7 +244,7 @@ def _converted(schema: Mapping[str, Any], parts: Mapping[str, Json]) -> Json:
 def _own_keywords(schema: Mapping[str, Any]) -> Json:
     """Return those keywords of one node of a JSON schema that a structural schema has.
 
-    Empty defaults are left out.
+    Empty defaults, and patterns that Go cannot read, are left out.
     """
     keywords = {
         key: value

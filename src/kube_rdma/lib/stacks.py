@@ -1,4 +1,4 @@
-"""Writes where a process is to standard error when SIGUSR1 comes: its threads, then its tasks.
+"""Writes the stacks of threads, then of tasks, to standard error when SIGUSR1 comes.
 
 `kill -USR1` of a process that hangs or is slow needs no port and ends nothing. The threads are
 written by faulthandler, in C and at once, whatever the loop does. The tasks of asyncio come when

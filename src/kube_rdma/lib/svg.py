@@ -56,7 +56,7 @@ def picture(size: PictureSize, label: str, tones: Iterable[Tone], parts: Iterabl
 
 
 def text(x: float, y: float, words: str, kind: str = "ink", more: str = "") -> str:
-    """Return a line of text as SVG, its lower left corner at x and y; `more` are attributes."""
+    """Return a line of text as SVG, at x on the baseline y; `more` are attributes."""
     return f'<text class="{kind}" x="{x:g}" y="{y:g}"{more}>{escape(words)}</text>'
 
 
@@ -104,7 +104,7 @@ class NestedBox(Frozen):
 
 
 def size(box: NestedBox) -> tuple[int, int]:
-    """Return width and height that a box needs for all that is inside, in pixels."""
+    """Return the width and height that a box needs for its content, in pixels."""
     text = max(_LETTER * len(line) for line in (box.strip, *box.lines))
     width = round(max(text, _BOLD * len(box.title))) + 2 * _GAP
     height = _GAP + _LINE * (1 + len(box.lines)) + (_STRIP if box.strip else 0)

@@ -1,4 +1,4 @@
-"""Connects to the API server in the name of kube-rdma, which manages the fields that it writes."""
+"""Connects to the API server as kube-rdma, the field manager of the fields that it writes."""
 
 from __future__ import annotations
 

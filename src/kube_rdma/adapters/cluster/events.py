@@ -2,7 +2,7 @@
 
 `tell` returns at once, whatever the API server does. Sentences wait in a bounded table, repeats of
 one share a place in it, and `run` writes them. At the API server repeats are one Event with a
-series, as the API wants them. Lost Events are counted in the log: they are news, not state.
+series, as the API wants them. Lost Events are counted in the log.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Sentence(Frozen):
 
 
 class _SentenceCount(Struct):
-    """The count of a sentence passed to `tell`, and the part of it that is written."""
+    """How often a sentence was passed to `tell`, and how many of these times are written."""
 
     name: str
     first: datetime
@@ -182,7 +182,7 @@ class Events:
         line.due = self._now() + _REPEAT
 
     async def _with_uid(self, about: About) -> About:
-        """Return the reference with the pod's uid; without it `kubectl describe` shows no Event."""
+        """Return the reference, with a pod's uid if that can be read, for `kubectl describe`."""
         if about.uid or about.kind != POD.kind:
             return about
         with suppress(Refused):  # without the right to read pods the Event is written all the same
@@ -214,8 +214,8 @@ class Events:
     def _make_room(self, namespace: str) -> bool:
         """Return whether there is room for one more sentence, after dropping an old one if needed.
 
-        If none is written, the namespace with the most waiting sentences loses its newest one.
-        There is no room if `namespace` would then have as many waiting itself.
+        If all still wait, the namespace with the most waiting sentences loses its newest one. There
+        is no room if `namespace` would then have as many waiting itself.
         """
         if len(self._lines) < CAPACITY:
             return True

@@ -27,14 +27,14 @@ class Nodes:
         self._cluster = cluster
 
     async def read(self, name: str) -> NodeState | None:
-        """Return a node, None without it; the read is consistent, so it proves contact."""
+        """Return a node by a consistent read; None if it does not exist."""
         node = await self._cluster.get(NODE, name)
         return node_state(node) if node else None
 
     async def watch(
         self, name: str
     ) -> AsyncGenerator[NodeState | Deleted | Muddled | Synced | Cut, None]:
-        """Yield a node now and whenever it changes, without end; other events as in `watching`."""
+        """Yield a node now and whenever it changes, and other events of kube_client/watching."""
         async with aclosing(self._cluster.watch(NODE, Where(name=name))) as events:
             async for event in events:
                 yield node_state(event.object) if isinstance(event, Changed) else event
@@ -43,7 +43,7 @@ class Nodes:
         """Take the taint of this key and effect off a node; return False when it does not have it.
 
         All other taints stay as they are. Raise Conflict when somebody wrote or deleted the node
-        since it was read. Needs the verbs get and patch of nodes.
+        since it was read. This needs the verbs get and patch of nodes.
         """
         node = await self._cluster.get(TAINTED_NODE, name)
         taints = node.spec.taints if node else ()
@@ -61,7 +61,7 @@ class Nodes:
         """Write the labels and annotations that `decide` wants changed; return what it wanted.
 
         Nothing is written where it wants nothing, or the node is gone. Raise Conflict when somebody
-        wrote or deleted the node since it was read. Needs the verbs get and patch of nodes.
+        wrote or deleted the node since it was read. This needs the verbs get and patch of nodes.
         """
         node = await self._cluster.get(NODE, name)
         change = decide(node_state(node)) if node else None
@@ -79,8 +79,8 @@ class Nodes:
     async def close(self, name: str, mark: str, why: str) -> None:
         """Make a node unschedulable and note why in the annotation `mark`.
 
-        Without `why` the node takes pods again, and the annotation is removed. Needs the verb patch
-        of nodes. Raise Conflict(GONE) without the node.
+        Without `why` the node takes pods again, and the annotation is removed. This needs the verb
+        patch of nodes. Raise Conflict(GONE) without the node.
         """
         meta = {"annotations": {mark: why or None}}
         await self._merge(name, {"metadata": meta, "spec": {"unschedulable": bool(why) or None}})
@@ -100,8 +100,8 @@ class Nodes:
     async def set_cards(self, node: NodeState, condition: NodeCondition | None) -> None:
         """Write the condition CARDS_HEALTHY of a node; `None` removes it.
 
-        Other conditions stay as they are. Raise Conflict(GONE) without the node. Needs the verb
-        patch of nodes/status.
+        Other conditions stay as they are. Raise Conflict(GONE) without the node. This needs the
+        verb patch of nodes/status.
         """
         body = msgspec.json.encode({"status": {"conditions": [_written(node.cards, condition)]}})
         request = replace(
@@ -113,7 +113,7 @@ class Nodes:
 def _written(before: NodeCondition | None, after: NodeCondition | None) -> dict[str, str]:
     """Return the entry of the condition in a strategic merge patch; `after` of None deletes it.
 
-    lastTransitionTime is set only where the status changed, or there was none.
+    lastTransitionTime is set only where the status changed, or there was no condition.
     """
     entry = {"type": CARDS_HEALTHY}
     if after is None:
@@ -133,7 +133,7 @@ class Pods:
         self._cluster = cluster
 
     async def read(self, namespace: str, name: str) -> PodState | None:
-        """Return a pod, None without it; another pod of the name has another uid."""
+        """Return a pod, None if it does not exist; a later pod of the same name has another uid."""
         pod = await self._cluster.get(POD, name, namespace)
         return pod_state(pod) if pod else None
 
@@ -145,8 +145,8 @@ class Pods:
     async def evict(self, pod: PodState) -> None:
         """Evict this pod by the eviction API; do nothing if it is gone.
 
-        Needs the verb create of pods/eviction. Raise Unavailable while a PodDisruptionBudget does
-        not allow it (429): later it may.
+        This needs the verb create of pods/eviction. Raise Unavailable while a PodDisruptionBudget
+        does not allow it (429).
         """
         eviction = {
             "apiVersion": "policy/v1",

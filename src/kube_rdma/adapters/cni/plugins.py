@@ -93,9 +93,9 @@ def run(
 ) -> ProcessOutcome:
     """Run a program to its end with `text` as input; return its outcome.
 
-    It gets this environment and no more. After `patience` seconds, or with more than `most` bytes
-    of output or of errors, its process group is killed. Raise Unavailable then, OSError when it
-    cannot be started.
+    The program gets this environment and no more. After `patience` seconds, or with more than
+    `most` bytes of output or of errors, its process group is killed. Raise Unavailable then,
+    OSError when it cannot be started.
     """
     with open(os.memfd_create("cni"), "w+b") as given:  # noqa: PTH123  never full, as a pipe is
         given.write(text)
@@ -229,8 +229,8 @@ def result(kind: str, answer: bytes) -> bytes:
 def addresses(kind: str, answer: bytes, interface: InterfaceName, netns: str) -> bytes:
     """Return an IPAM plugin's answer as a result with this interface, which has the addresses.
 
-    CHECK and DEL get this, as from any plugin that calls one. Raise Unavailable for an answer that
-    cannot be read or has no address.
+    CHECK and DEL get this as prevResult, as from any plugin that calls an IPAM plugin. Raise
+    Unavailable for an answer that cannot be read or has no address.
     """
     try:
         is_given = bool(protocol.decoded_result(answer).addresses)
@@ -266,7 +266,7 @@ def failure(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeEr
 
 
 def not_started(kind: str, outcome: ProcessOutcome, root: str) -> Refused | None:
-    """Return the refusal if chroot or the start of the binary failed, else None."""
+    """Return the refusal if chroot, or starting the binary below it, failed; else None."""
     if root == "/" or outcome.out or outcome.code not in _NOT_STARTED:
         return None
     problem = f"the CNI plugin {kind} cannot be run below {root}: {_words(outcome.errors)}"
@@ -416,7 +416,7 @@ class HostPlugins:
         self._patience = patience
 
     def names(self) -> tuple[str, ...]:
-        """Return the plugins that can be run, sorted.
+        """Return the plugins that can be run, sorted; none if the folder is missing.
 
         Raise Unavailable for an unreadable folder.
         """

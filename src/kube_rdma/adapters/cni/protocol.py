@@ -1,4 +1,4 @@
-"""Encodes and decodes what shim and agent exchange on its socket; shim/agent.c is the other half.
+"""Encodes and decodes what shim and agent exchange on a socket; shim/agent.c is the other half.
 
     request   "krq1" zero, length of environment, length of input; environment; input
     answer    "kra1" exit code, length of output; output
@@ -134,7 +134,7 @@ def result(wire: WireResult) -> cni.CniResult:
 def decoded_result(document: bytes) -> cni.CniResult:
     """Return a plugin's CNI result, of version 0.3.0 or later; raise ValueError if unreadable.
 
-    One of an earlier version has no interfaces, addresses or routes then.
+    A result of an earlier version comes out without interfaces, addresses and routes.
     """
     try:
         return result(decoded(document, WireResult))
@@ -242,7 +242,7 @@ def request(environment: bytes, input_: bytes) -> bytes:
 def request_head(head: bytes) -> RequestHead | None:
     """Return the header of a shim's request.
 
-    Return None if the bytes are none, or announce a longer request than is allowed.
+    Return None if the bytes are no header, or announce a longer request than is allowed.
     """
     magic, zero, environment, input_ = _REQUEST.unpack(head)
     if magic != b"krq1" or zero:
@@ -352,7 +352,7 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
 def encode(call: cni.Call, result: cni.CniResult) -> bytes:
     """Return the result of an ADD in the call's version: its previous result and kube-rdma's.
 
-    A call of kube-rdma's IPAM plugin gets kube-rdma's alone.
+    A call of kube-rdma's IPAM plugin gets kube-rdma's result alone.
     """
     of_us = call.plugin == cni.PLUGIN
     document: dict[str, Any] = (decoded(call.config).get("prevResult") if of_us else None) or {}
@@ -384,7 +384,7 @@ def failure(error: KubeError | None, version: str, verb: cni.Verb | None = None)
 
 
 def _cut(text: str, most: int) -> str:
-    """Return a text of at most `most` characters, with a note on how many were cut."""
+    """Return the first `most` characters of a text, with a note on how many were cut, if any."""
     if len(text) <= most:
         return text
     return f"{text[:most]}… (the next {len(text) - most} characters are cut)"
@@ -425,7 +425,7 @@ def _names(verb: cni.Verb, variables: dict[str, str]) -> tuple[ContainerId, Inte
 def _lean(config: bytes, document: _Config) -> bytes:
     """Return the configuration without the pod's annotations, which the call keeps in a field.
 
-    They are all that a pod's author can make long in it, and the call keeps it to its end.
+    A pod's author can make only its annotations long, and a call keeps its configuration.
     """
     if _annotations(document) is None:
         return config
@@ -437,7 +437,7 @@ def _lean(config: bytes, document: _Config) -> bytes:
 
 
 def _annotations(document: _Config) -> tuple[tuple[str, str], ...] | None:
-    """Return the pod's annotations that a marked configuration is passed; None without them."""
+    """Return the pod's annotations that kube-rdma's chained entry is passed; None without them."""
     if document.chain is not True or document.runtimeConfig is None:
         return None
     annotations = document.runtimeConfig.annotations

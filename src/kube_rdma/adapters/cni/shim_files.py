@@ -1,11 +1,11 @@
 """Keeps files by which agent and shim know of each other's work while the agent is away.
 
-The agent keeps an empty file for every pod of its node that asks for something of kube-rdma. It
-keeps one for every namespace with a prepared claim too. Where the runtime does not tell what a pod
-asks for, the shim lets the chained ADD of all others pass while the agent is away. The shim keeps
-an empty file for every DEL that was not answered; the agent does it when it is back. Names alone
-say everything, so no write can be torn (docs/decisions/0008-shim.md). The times of the agent's
-files tell a restarted agent since when something holds.
+The agent keeps an empty file for every pod of its node that asks something of kube-rdma, and for
+every namespace with a prepared claim. Where the runtime does not tell what a pod asks for, the shim
+lets chained ADDs of other pods pass while the agent is away. The shim keeps an empty file for every
+DEL that was not answered; an agent that is back carries it out. Names alone say everything, so no
+write can be torn (docs/decisions/0008-shim.md). Times of the agent's files tell a restarted agent
+since when something holds.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class AskingPods:
 class ClaimedNamespaces:
     """Namespaces whose pods the shim holds back while the agent is away.
 
-    One is listed while a claim of it is prepared on the node. The pod that has the claim need not
-    say so: no annotation names it. For a second pod of a claim the kubelet calls no driver.
+    A namespace is listed while a claim of it is prepared on the node. No annotation tells which pod
+    has the claim, and for a second pod of a claim the kubelet calls no driver.
     """
 
     def __init__(self, path: Path = CLAIMED) -> None:

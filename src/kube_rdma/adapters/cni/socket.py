@@ -1,12 +1,12 @@
 """Serves the shim's CNI calls on a unix socket of the agent, and answers them.
 
 Each connection is one call. At most 64 run at once, eight of them ADDs (Limits). A bounded number
-waits, calls that end something before those that begin it and namespaces in turns. The kernel's
-queue holds the rest, so a burst of pods costs time, never memory. Of a call that waits only the
-environment is here. Its configuration, which a pod's author can make megabytes long, is read when
-its turn comes, of a few calls at once. Garbage, half a request or a client that hangs up harms
-nobody else; a client that hangs up while its call waits is not served. asyncio's streams drop
-descriptors, so sockets are read directly.
+waits: calls other than ADD go first, and namespaces take turns. The kernel's queue holds the rest,
+so a burst of pods costs time, never memory. Of a waiting call only the environment is in memory.
+The configuration, which a pod's author can make megabytes long, is read at the call's turn, a few
+at once. Garbage, half a request or a client that hangs up harms nobody else; a client that hangs up
+while its call waits is not served. asyncio's streams drop descriptors, so sockets are read
+directly.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Handler = Callable[[Call], Awaitable[CniResult]]
 class Turns:
     """A queue of calls, of which `places` run at once; at most `beginning` of these make something.
 
-    Calls that remove something go first, then namespaces in turns, then the order of arrival. A
+    Calls that make nothing go first, then namespaces in turns, then the order of arrival. A
     `beginning` of None is no further limit.
     """
 
@@ -92,7 +92,7 @@ class Turns:
         self._call()
 
     def _call(self) -> None:
-        """Wake waiting calls while places are free, those that remove something first."""
+        """Wake waiting calls while places are free, calls that make nothing first."""
         while self._waiting and sum(self._taken.values()) < self._places:
             begins, number, _, _, ready = self._waiting[0]
             if not ready.done() and begins and self._taken[True] >= self._beginning:
@@ -171,7 +171,7 @@ class Limits(Frozen):
     """The numbers of calls that one CNI socket serves at once.
 
     ADDs share one loop and few threads. With fewer of them at once, the first are done sooner, and
-    fewer callers give up. Those that wait for other plugins do not count.
+    fewer callers give up. ADDs that wait for CNI plugins of others do not count.
     """
 
     running: int = 64  # calls
@@ -297,7 +297,7 @@ class CniSocket:
             await asyncio.get_running_loop().sock_sendall(connection, wire.answer(*answer))
 
     async def _answer(self, request: _Request) -> tuple[int, bytes] | None:
-        """Return exit code and output for a call; None if the caller hangs up within it."""
+        """Return exit code and output for a call; None if the caller hangs up before its end."""
         verb, version = None, ""
         try:
             async with self._reading:
@@ -341,7 +341,7 @@ def _fitting(output: bytes) -> bytes:
 
 
 async def _receive(connection: socket.socket, descriptors: list[int]) -> _Request | None:
-    """Return the header and environment of a request; None when it is none, or ends early.
+    """Return the header and environment of a request; None for other bytes, or an early end.
 
     The caller closes the descriptors.
     """

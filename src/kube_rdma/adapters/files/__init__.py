@@ -1,1 +1,1 @@
-"""Reads and writes files: device information, support bundles, os-release and neighbours."""
+"""Reads and writes device information, support bundles, os-release and neighbours of ports."""

@@ -50,7 +50,7 @@ class DeviceInfoFolder:
         """Write the device info file at the path that a CNI plugin's caller names.
 
         The path's folder is replaced by the agent's mount of it. A file about another device stays
-        as it is. In one about this device, keys that kube-rdma does not know stay. Raise
+        as it is. A file about this device keeps the keys that kube-rdma does not know. Raise
         Unavailable for a path outside of devinfo/cni, or when the file cannot be written.
         """
         plugin_path = PurePosixPath(path)
@@ -70,7 +70,7 @@ class DeviceInfoFolder:
             _replace(target, json.dumps(wanted, indent=1).encode(), 0o444)
 
     def keep(self, resource: str, shares: Collection[ShareId]) -> None:
-        """Remove the device info files of a resource's shares that no longer exist."""
+        """Remove a resource's device info files of all shares other than `shares`."""
         prefix, wanted = _prefix(resource), {file_name(resource, one) for one in shares}
         for path in self._path.glob(f"*{_END}"):
             middle = path.name.removeprefix(prefix).removesuffix(_END)

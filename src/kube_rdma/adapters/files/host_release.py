@@ -1,7 +1,7 @@
 """Reads the release of the host's kernel, its /etc/os-release, and the room in its folders.
 
 The first two become labels of the node (pools/rules/labels). The container's own os-release
-describes the image, so that of the host has to be mounted; os-release(5) says how a line is quoted.
+describes the image, so the host's file has to be mounted; os-release(5) says how a line is quoted.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def read_room(folders: Iterable[Path]) -> tuple[ObservedFolder, ...]:
 def _of(folder: Path) -> ObservedFolder:
     """Return the free bytes and inodes of a folder's file system, and whether it is read-only.
 
-    They include those that only root may use.
+    The numbers include what only root may use.
     """
     room = os.statvfs(folder)
     inodes = room.f_ffree if room.f_files else None  # some file systems count none

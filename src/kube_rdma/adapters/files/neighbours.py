@@ -1,6 +1,6 @@
-"""The file in which an agent leaves the neighbours of its ports, for `kube-rdma devices` beside it.
+"""Writes and reads the file with the neighbours of an agent's ports, for `kube-rdma devices`.
 
-It is a JSON object: the switch and its port, by ``mlx5_0/1``, the RDMA device and its port.
+The file is a JSON object: switch and switch port, by RDMA device and port, such as ``mlx5_0/1``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ FILE = Path("/run/kube-rdma/neighbours")
 
 
 def write_neighbours(neighbours: Mapping[str, str], file: Path) -> None:
-    """Replace the file; raise OSError."""
+    """Replace the file; raise OSError if that fails."""
     os_files.replace(file, msgspec.json.encode(neighbours, order="sorted"), 0o644)
 
 
 def read_neighbours(file: Path = FILE) -> Mapping[str, str]:
-    """Return the neighbours in the file; none without an agent, and none of a garbled file."""
+    """Return the neighbours in the file; none without a file that can be read."""
     try:
         return decoded(file.read_bytes(), dict[str, str])
     except (OSError, Undecodable):

@@ -1,10 +1,10 @@
-"""Turns model values into JSON and back, by a table of the name of each class on disk.
+"""Turns model values into JSON and back, by a table of names for classes and fields.
 
-Model values are frozen, of plain types, and know nothing of a disk. There, a value is an object
-with its tag beside its keys. Both stand in a RecordForm, so that a class or a field may be renamed
-without a change on disk. A key that no form has is a later version's: decoding passes it by, and
-`carry` brings it back when the record is written again. Any other difference makes the whole record
-one that is not understood: in a tag, a word, a type, or a missing key of a field without default.
+Model values are frozen, of plain types, and know nothing of a disk. On disk a value is an object
+with a tag beside its keys. A RecordForm has tag and keys, so that a class or a field may be renamed
+without a change on disk. A key that the form lacks is taken for a later version's: decoding skips
+it, and `carry` brings it back when the record is written again. Any other difference, in a tag, a
+word or a type, or a missing key without default, means that the record is not understood.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class RecordCodec:
         return not isinstance(data, list) or all(map(self.is_known, data))
 
     def carry(self, new: Json, old: Json) -> Json:
-        """Return the JSON `new` with unknown keys copied from the same values in `old`."""
+        """Return the JSON `new` with the unknown keys that matching values in `old` have."""
         if isinstance(new, list) and isinstance(old, list):
             rest = list(old)
             return [self.carry(part, self._counterpart(part, rest)) for part in new]
@@ -129,7 +129,10 @@ class RecordCodec:
         return None
 
     def _is_same(self, new: Json, old: Json, identity: Collection[str] = ()) -> bool:
-        """Return whether two JSON values mean the same; keys that `old` lacks do not count."""
+        """Return whether two JSON values mean the same; keys that `old` lacks do not count.
+
+        With an `identity` of keys, only these count.
+        """
         if isinstance(new, list) and isinstance(old, list):
             return len(new) == len(old) and all(map(self._is_same, new, old))
         if not isinstance(new, dict) or not isinstance(old, dict):

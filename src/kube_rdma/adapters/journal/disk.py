@@ -1,6 +1,6 @@
-"""Does the few acts of the journal on a folder; a test can let each fail or be the last one.
+"""Does the few acts of the journal on a folder; a test can let each fail or end the process.
 
-FakeDisk (kube_rdma_testing/disk.py) stands for it, and forgets on a crash what was not synced. The
+FakeDisk (kube_rdma_testing/disk.py) replaces it, and forgets on a crash what was not synced. The
 order of the steps, which makes a record durable, is decided in journal.py alone.
 """
 
@@ -72,11 +72,11 @@ class Folder:
 
     @property
     def path(self) -> str:
-        """Return the folder's name in messages."""
+        """Return the folder's path, for messages."""
         return str(self._path)
 
     def names(self) -> tuple[str, ...]:
-        """Return every name in it, sorted."""
+        """Return the names of all files in the folder, sorted."""
         return tuple(sorted(os.listdir(self._folder)))  # noqa: PTH208  of a descriptor
 
     def read(self, name: str) -> bytes:
@@ -131,7 +131,7 @@ def needed(state: Path) -> tuple[str, ...]:
 
 
 def remove(folder: Path) -> bool:
-    """Remove a folder with all that is in it; return False when there was nothing.
+    """Remove a folder with all that is in it; return whether there was anything.
 
     A folder that is mounted here stays, and is empty.
     """

@@ -1,12 +1,12 @@
 """Keeps durable records: what the agent must know after a crash is written before it acts.
 
-One file per record, `NAME.json`, made beside its place and renamed into it, so that a record is
-there whole or not at all. Values go in and come out typed. The JSON around them carries the version
-of the format and the kind of the value; codec.py has the kinds and the forms of values.
+A record is a file `NAME.json`, made under another name and renamed, so that a record is there whole
+or not at all. Values go in and come out typed. The JSON around a value carries the version of the
+format and the kind of the value. codec.py has the kinds and the forms of values.
 
 A disk outlives the version of kube-rdma that wrote it, for agents are rolled back too. A record
 with keys that this version does not know is read without them, and keeps them when it is written
-again. One that it does not understand is foreign: it stays as it is, and nothing takes its place.
+again. A record that this version does not understand is foreign: it stays, and keeps its name.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Loaded(Frozen, Generic[T]):
     """The records that a journal's folder holds, and a fault for each unreadable file."""
 
     records: tuple[tuple[str, T], ...]  # by name, sorted
-    broken: tuple[Broken, ...] = ()  # no records, or halves
-    foreign: tuple[Broken, ...] = ()  # whole, and not understood
+    broken: tuple[Broken, ...] = ()  # of files that are no record, or half of one
+    foreign: tuple[Broken, ...] = ()  # of whole records that are not understood
     torn: tuple[str, ...] = ()  # paths of what a power failure left of records, removed
 
     @property
@@ -86,8 +86,8 @@ class Journal(Generic[T]):
         """Write a record durably, over an older one of this name.
 
         Raise Unavailable when the disk fails: the record is then the old one or the new one, whole.
-        Raise it also where a foreign record has the name, here and below. Without `sync`, here and
-        below, what is done outlives this process, but perhaps no power failure.
+        As in `rename` and `remove`, raise Unavailable also where a foreign record has the name.
+        Without `sync` the change outlives this process, but maybe not a power failure.
         """
         target, temporary = self._file(name), f".{name}{_TEMPORARY}"
         data = self._codec.encode(value)
@@ -120,8 +120,8 @@ class Journal(Generic[T]):
     def rename(self, old: str, new: str, *, sync: bool = True) -> None:
         """Give a record another name, which costs a third of `put`.
 
-        So the name can hold the part of a record that changes. Raise Unavailable when there is none
-        or the disk fails: it then has one name or the other.
+        So the name can hold the part of a record that changes. Raise Unavailable when there is no
+        record, or the disk fails: the record then has one name or the other.
         """
         source, target = self._file(old), self._file(new)
         with self._needed(source, "renamed"):
@@ -162,9 +162,9 @@ class Journal(Generic[T]):
 
         A foreign record is left alone. What is no record, or half of one, is set aside as
         `NAME.broken`. Both are reported as faults each time until a person, or the version that
-        wrote the record, takes them away. With `torn`, a record without its end is removed: a power
-        failure left it of a write without `sync`. Raise Unavailable when the folder cannot be
-        listed.
+        wrote the record, takes them away. With `torn`, a record without its end is removed, as a
+        power failure leaves it after a write without `sync`. Raise Unavailable when the folder
+        cannot be listed.
         """
         with self._needed("", "listed"):
             names = self._disk.names()
@@ -246,7 +246,10 @@ class Journal(Generic[T]):
 
 
 def _envelope(content: bytes) -> dict[str, Any]:
-    """Return what a record's file says; raise ValueError for no record, _Foreign for a version."""
+    """Return what a record's file says.
+
+    Raise ValueError if it is no record, _Foreign if it has another version of the format.
+    """
     try:
         envelope = json.loads(content)
     except RecursionError as error:
@@ -288,7 +291,7 @@ def glance(folder: Path, of: type[T]) -> T | None:
 
 
 def glances(folder: Path, kind: str, of: type[T]) -> tuple[tuple[str, T], ...] | None:
-    """Return all readable records of a kind by name; None without such a folder.
+    """Return all readable records of a kind by name; None if the folder is missing.
 
     A file that is removed meanwhile is left out. Raise Unavailable for an unreadable folder.
     """

@@ -2,14 +2,14 @@
 
 The files are `rdma.max` and `rdma.current` of the pod's group (Linux Documentation/admin-guide/
 cgroup-v2.rst, "RDMA"; kernel/cgroup/rdma.c). A line is `rxe0 hca_handle=2 hca_object=max`. Both
-files have a line for every device that counts, of all network namespaces, so a device without a
-line does not count. In-tree all do, for the core registers them (drivers/infiniband/core/cgroup.c).
-What a process makes is counted in its group and in all groups above; beyond a limit verbs fail with
-EAGAIN. The limits of a device end when it is unregistered: a driver's restart takes them along.
+files have a line for every device that the controller counts, in all network namespaces. It counts
+devices of in-tree drivers (drivers/infiniband/core/cgroup.c). What a process makes is counted in
+its group and in all groups above; beyond a limit verbs fail with EAGAIN. The limits of a device end
+when it is unregistered, as by a restart of its driver.
 
-The kubelet does not write these files. It and runc switch every controller on in the groups that
-they make (opencontainers/cgroups v0.0.6 fs2/create.go). Where that has not been done it is done
-here, down to the pod's parent.
+The kubelet does not write these files. The kubelet and runc switch every controller on in groups
+that they make (opencontainers/cgroups v0.0.6 fs2/create.go). Where the rdma controller is off it is
+switched on here, from the root down to the pod's parent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kube_base.frozen import Frozen
 from kube_rdma.model.pools import DeviceLimits, DeviceUse, RdmaLimits
 
 HOST_CGROUPS = PurePosixPath("/sys/fs/cgroup")
-"""On the node; the agent sees the node's root at another place."""
+"""The folder of cgroups on the node; the agent sees the node's root at another place."""
 
 
 class HostCgroups:
@@ -74,7 +74,7 @@ def places(kubepods: str, uid: str) -> tuple[str, ...]:
 
 
 def _kubepods(files: HostCgroups) -> tuple[str, ...]:
-    """Return the paths of all cgroups named kubepods, the uppermost first."""
+    """Return the paths of cgroups named kubepods, up to four levels deep, the uppermost first."""
     level, places_of_it = [""], []
     for _ in range(_DEPTH):
         below = [

@@ -1,8 +1,8 @@
 """Finds missing device nodes of cards, and watches nodes in /dev/infiniband come and go.
 
 A device can be there before its node is: devtmpfs makes the node, and udev may rename it. The
-folder itself appears with the first RDMA module. Where the host's /dev is mounted for it, the agent
-looks again whenever a node comes or goes. It grants no card whose node is missing. Nothing is
+folder itself appears with the first RDMA module. Where the host's /dev is mounted, the agent looks
+again whenever a node comes or goes, and grants no card whose node is missing. Nothing is
 polled: inotify reports nodes, which devtmpfs makes through the VFS (drivers/base/devtmpfs.c).
 """
 
@@ -51,7 +51,8 @@ class CharNodes:
     async def __aenter__(self) -> Self:
         """Begin to watch.
 
-        Raise Refused when the parent folder cannot be watched, Unavailable without inotify.
+        Raise Refused when the parent folder cannot be watched, Unavailable when no inotify instance
+        is left.
         """
         self._inotify = open_inotify()
         parent = self._folder.parent

@@ -49,8 +49,8 @@ def ask_kernel(interface: str, message: bytes) -> bytes:
 def read_statistics(interface: str, ask: Ask = ask_kernel) -> Mapping[str, int]:
     """Return a network interface's ethtool statistics by name.
 
-    They are empty where queues came or went meanwhile. Raise Unavailable where the driver gives
-    none.
+    The result is empty where queues came or went meanwhile. Raise Unavailable where the driver
+    gives none.
     """
     try:
         count, names = _names(interface, _STATISTICS, ask)
@@ -67,7 +67,7 @@ def read_statistics(interface: str, ask: Ask = ask_kernel) -> Mapping[str, int]:
 
 
 def read_private_flags(interface: str, ask: Ask = ask_kernel) -> Mapping[str, bool]:
-    """Return the private flags of an interface's driver by name; none if it has none."""
+    """Return the private flags of an interface's driver by name; {} if it tells none."""
     try:
         _, names = _names(interface, _PRIVATE_FLAGS, ask)
         _, bits = _NUMBERS.unpack_from(ask(interface, _NUMBERS.pack(_GPFLAGS, 0)))
@@ -77,7 +77,7 @@ def read_private_flags(interface: str, ask: Ask = ask_kernel) -> Mapping[str, bo
 
 
 def _names(interface: str, which: int, ask: Ask) -> tuple[int, list[str]]:
-    """Return how many names a set has, and the names by then; mlx5 had one that ends in a space."""
+    """Return the size of a set of names, and its names, more or fewer if it just changed."""
     _, _, sets, number = _SETS.unpack(ask(interface, _SETS.pack(_GSSET_INFO, 0, 1 << which, 0)))
     count = min(number, _MOST) if sets else 0  # no set: the driver does not know it
     # The kernel asks the driver anew each time, and it may have more by then.

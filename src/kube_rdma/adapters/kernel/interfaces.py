@@ -38,12 +38,13 @@ def of_ports(
     *,
     switchdev: bool,
 ) -> dict[int, Netdev]:
-    """Return the network interface of each RDMA port by the port's number, as sysfs shows it.
+    """Return the network interfaces of RDMA ports by port number, without ports that have none.
 
     `beside` are the interfaces of the device's function, `merged` those of functions of its card
     that have no RDMA device. A device with one port owns every interface beside it (bnxt_en counts
-    dev_port per card, not per function). With several, dev_port distinguishes them, from 0. Of more
-    candidates the GID table names the right one. In `switchdev` mode a port is one of the switch.
+    dev_port per card, not per function). With several ports, dev_port distinguishes interfaces,
+    from 0. Of several candidates for a port the first that its GID table names counts, else the
+    first. In `switchdev` mode several ports are those of the switch.
     """
     own = [one for one in beside if not one.representor]
     if len(ports) > 1 and switchdev:
@@ -62,11 +63,12 @@ def of_ports(
 
 
 def _of_switch(ports: Sequence[Port], uplinks: Sequence[Netdev]) -> dict[int, Netdev]:
-    """Return the uplinks of a device that has a port for each vport of its switch.
+    """Return the uplinks, by port number, of a device with a port for each vport of its switch.
 
     A function's uplink is its last vport (mlx5_esw_vports_init, eswitch.c of mlx5). A device of
-    several functions has the vports of all (multiport eswitch), or but for the first those without
-    uplink (VF-LAG). Before Linux 5.9 the uplink was port 1 (mlx5_ib_vport_rep_load, ib_rep.c).
+    several functions has the vports of all (multiport eswitch), or lacks the uplinks of all but the
+    first function (VF-LAG). Before Linux 5.9 the uplink was port 1 (mlx5_ib_vport_rep_load,
+    ib_rep.c).
     """
     count, every = len(ports), len(uplinks)
     if not every:
@@ -85,10 +87,10 @@ def as_named(
 ) -> tuple[Port, ...]:
     """Return ports with the interfaces that RDMA netlink names, which override those of sysfs.
 
-    They do not where both are in one bond or virtual NIC. Netlink names the bond or its active
-    slave, and of Azure's MANA the virtual machine's own interface. It names none for IPoIB; then
-    that of sysfs stays, unless netlink names it for another port. `known` are interfaces of
-    functions, by name.
+    Where both interfaces are in one bond or virtual NIC, that of sysfs stays. Netlink names the
+    bond or its active slave, and of Azure's MANA the virtual machine's own interface. For IPoIB
+    netlink names none; the interface of sysfs stays, unless netlink names it for another port.
+    `known` are interfaces of functions, by name.
     """
 
     def joined(one: Netdev | None) -> str | None:
@@ -112,7 +114,7 @@ def as_named(
 
 
 def is_management(device: Device, every: Iterable[Device]) -> bool:
-    """Decide whether only the subnet manager uses a device: its sibling has uverbs, it has umad.
+    """Decide whether only the subnet manager uses a device: it has no uverbs, one beside it has.
 
     RDMA netlink says so since Linux 6.11 (RDMA_DEVICE_TYPE_SMI). The kernel never gives such a
     device uverbs (ib_add_sub_device, drivers/infiniband/core/device.c).

@@ -1,7 +1,7 @@
 """Merges netlink's answers about RDMA devices and default routes into a Survey.
 
 netlink/rdma_read and rtnl_read ask the kernel; `devices --record` keeps their answers beside the
-files of sysfs. Nothing here opens a socket, so a machine in memory is read on any system.
+files of sysfs. Nothing here opens a socket, so a recorded machine is read on any system.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LinkView(Frozen):
 
 
 def with_links(survey: Survey, ask: Callable[[], LinkView | None]) -> Survey:
-    """Return the survey merged with RDMA netlink's answers, or with a fault if there is no answer.
+    """Return the survey merged with RDMA netlink's answers; with a fault if they are unavailable.
 
     It is unchanged where `ask` returns None.
     """
@@ -72,11 +72,10 @@ def with_links(survey: Survey, ask: Callable[[], LinkView | None]) -> Survey:
 def merge(survey: Survey, view: LinkView) -> Survey:
     """Return one survey of what sysfs and RDMA netlink show of the same kernel.
 
-    Netlink wins where both speak, but for some interfaces (as_named). Its port states and firmware
-    are of one moment, where sysfs files are read one after the other. It names a port's interface,
-    only in this namespace, where from sysfs it has to be inferred. The namespace mode is netlink's
-    alone, and sysfs keeps the rest. A device that only one of them shows is a fault, never silently
-    gone.
+    Netlink wins where both speak, except for some interfaces (as_named). In netlink, port states
+    and firmware are of one moment; sysfs files are read one after the other. Netlink names a port's
+    interface in this namespace, which from sysfs has to be inferred. Only netlink has the namespace
+    mode; the rest is that of sysfs. A device that only one of them shows adds a fault.
     """
     links = {link.name: link for link in view.devices}
     managing = {link.name for link in view.devices if link.smi}
@@ -149,7 +148,7 @@ def _merge_device(device: Device, link: LinkDevice, known: Mapping[str, Netdev])
 def with_routes(
     survey: Survey, root: SysfsRoot, ask: Callable[[], tuple[str, ...] | None]
 ) -> Survey:
-    """Return the survey with default routes marked, or with a fault if they are unknown."""
+    """Return the survey with default routes marked; if they are unknown, with a fault."""
     try:
         routes = ask()
         return merge_routes(survey, root, routes) if routes else survey
@@ -187,8 +186,8 @@ def merge_routes(survey: Survey, root: SysfsRoot, interfaces: Collection[str]) -
 def merge_holders(survey: Survey, root: SysfsRoot, holders: Mapping[str, str]) -> Survey:
     """Return the survey with interfaces marked that carry traffic of the node's own addresses.
 
-    `holders` has a description of the address by interface. These go into `needed`, and the
-    interfaces into `routed`.
+    `holders` has a description of the address by interface. Descriptions go into `needed`, and
+    interfaces into `routed` unless that is None.
     """
     tree = SysfsTree(root)
     below = {
@@ -214,7 +213,7 @@ def _with_lower(tree: SysfsTree, interfaces: Collection[str]) -> frozenset[str]:
     return frozenset(carriers)
 
 
-# What a recorded node has of it.
+# The answers of netlink that a recorded node has.
 
 
 def recorded_links(sysfs: SysfsRoot) -> LinkView | None:

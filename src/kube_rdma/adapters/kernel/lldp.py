@@ -1,8 +1,8 @@
-"""LLDP frames as the kernel receives them, on a packet socket for each interface.
+"""Receives LLDP frames on a packet socket for each interface.
 
 fabric/neighbours reads them. The kernel wakes the agent for frames of LLDP alone: it compares type,
 length and address itself, and leaves out what this node sends. Each packet socket gets a copy, so
-lldpd beside it misses nothing. It needs CAP_NET_RAW.
+lldpd beside it misses nothing. To open one takes CAP_NET_RAW.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _FILTER = (
 
 
 class LldpSocket:
-    """A packet socket for the LLDP frames of one interface, which it keeps when that is renamed."""
+    """A packet socket for the LLDP frames of one interface, which may be renamed meanwhile."""
 
     def __init__(self, interface: str) -> None:
-        """Raise OSError when the kernel gives none."""
+        """Open the socket; raise OSError if the kernel refuses."""
         kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         self._socket = socket.socket(socket.AF_PACKET, kind, 0)  # receives nothing before bind
         try:
@@ -76,7 +76,7 @@ class LldpSocket:
         return self._socket.fileno()
 
     def receive(self) -> bytes | None:
-        """Return the next frame that waits; None without one, as when the interface went down."""
+        """Return the next frame that waits; None if none waits, or the socket has an error."""
         with suppress(OSError):
             return self._socket.recv(MOST_BYTES)
         return None

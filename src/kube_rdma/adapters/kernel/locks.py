@@ -1,7 +1,7 @@
 """Waits for the kernel with a limit, and locks folders of /sys.
 
 The locks are between processes and threads of kube-rdma on this machine that change hardware. A
-folder stands for what is changed: that of a card for its virtual functions (sriov/functions.py,
+folder stands for what is changed: a card's folder for its virtual functions (sriov/functions.py,
 sriov/rebind.py), class/infiniband for the namespaces of RDMA devices (netlink/rdma_write.py).
 flock(2) on it needs no file of its own, and ends with its holder.
 """

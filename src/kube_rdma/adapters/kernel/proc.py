@@ -1,7 +1,7 @@
 """Reads /proc for the doctor: modules, neighbours, and the limits and rights of a process.
 
 The survey is read from sysfs and netlink instead. Most functions raise Unavailable for a file that
-cannot be read, so that what was not seen does not look as if it were not there.
+cannot be read: what was not seen must not look as if it were absent.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def read_hypervisor(proc: Path = Path("/proc")) -> bool:
 
 
 def memlock(pid: int, proc: Path = Path("/proc")) -> int:
-    """Return the soft limit of locked memory in bytes, -1 without limit.
+    """Return a process's soft limit of locked memory in bytes, -1 without limit.
 
     Raise Unavailable when the process has ended or the limit cannot be read.
     """
@@ -140,7 +140,7 @@ def processes_of(uid: str, proc: Path = Path("/proc")) -> dict[str, tuple[int, .
 
 
 def container_of(pid: int, uid: str, proc: Path = Path("/proc")) -> str:
-    """Return the container's id of a process or thread of the pod with this uid; "" for others.
+    """Return the id of the container of a process or thread; "" if it is not of the pod `uid`.
 
     The cgroup of a container ends in its id, and has the uid of its pod above, with underscores
     under systemd.

@@ -43,8 +43,8 @@ from kube_rdma.model.claims.devices import DeviceHealth
 # Health of the devices that claims hold, as a stream to the kubelet (KEP-4680).
 
 SERVICES = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
-# After so many the kubelet calls a device Unknown, in place of 30 (from Kubernetes 1.36 on, where
-# health is no alpha feature any more). A stream that ends clears all at once (cm/dra/manager.go).
+# After so many seconds the kubelet calls a device Unknown, in place of 30 (since Kubernetes 1.36,
+# where health is no longer alpha). A stream that ends clears all at once (cm/dra/manager.go).
 TIMEOUT_SECONDS = 300
 REPEAT_SECONDS = TIMEOUT_SECONDS / 3
 _HEALTH = {None: v1.UNKNOWN, True: v1.HEALTHY, False: v1.UNHEALTHY}  # v1alpha1 has the same
@@ -97,7 +97,7 @@ class ClaimHealth:
 
 
 class _HealthService:
-    """The DRA health service in either version; their messages are the same."""
+    """The DRA health service in either version; both versions have the same messages."""
 
     wire: ModuleType
 

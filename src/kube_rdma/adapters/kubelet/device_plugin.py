@@ -3,8 +3,8 @@
     Offer ─► PoolService (ListAndWatch, Allocate, …) on a socket of its own ─► kubelet
 
 DevicePlugin registers by a call to kubelet.sock in ``device-plugins``: the kubelet listens there,
-and dials the plugin's socket back. On its start it removes every socket of the folder and makes a
-new kubelet.sock. WatchedPlugin is found by the kubelet in ``plugins_registry``.
+and dials the plugin's socket back. A kubelet that starts removes every socket of the folder and
+makes a new kubelet.sock. WatchedPlugin is found by the kubelet in ``plugins_registry``.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
         return self._watchers > 0
 
     def publish(self, offer: Offer, *, again: bool = False) -> None:
-        """Replace the offer; open lists are sent when a share changed, or with `again`."""
+        """Replace the offer; open ListAndWatch calls get it if a share changed, or with `again`."""
         previous, self._offer = self._offer, offer
         if again or offer.shares != previous.shares:
             self._wake()
@@ -153,7 +153,7 @@ class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
     async def end(self, *, withdrawn: bool) -> None:
         """End every ListAndWatch cleanly, so that the kubelet closes the connection.
 
-        Without it the kubelet would hold on to a connection whose server merely went silent.
+        Else the kubelet would hold on to a connection whose server merely went silent.
         `withdrawn` means that this server does not register again; then the last list is an empty
         one. The end alone is not enough when two plugins of one name change places. The kubelet can
         then forget the client of a list that it goes on reading (runClient in
@@ -202,7 +202,7 @@ class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
     async def Allocate(  # noqa: N802
         self, stream: Stream[pb.AllocateRequest, pb.AllocateResponse]
     ) -> None:
-        """Answer for each container of the request, or refuse all with the first one's error."""
+        """Answer for each container of the request; if one fails, refuse all with its error."""
         request = await self._requests.receive(stream)
         answer = pb.AllocateResponse()
         for container in request.container_requests:
@@ -235,7 +235,7 @@ class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
     ) -> None:
         """Let the container with these shares start, or answer why it cannot yet.
 
-        The kubelet asks before every start, names no pod, and tries a refused one again.
+        The kubelet asks before every start, names no pod, and tries a refused container again.
         """
         request = await self._requests.receive(stream)
         if self._handlers.start is None:
@@ -309,7 +309,7 @@ class PluginServer(ABC):
             self.register_again()
 
     def register_again(self) -> None:
-        """Plan a new registration with the kubelet, as where it has not taken the last offer."""
+        """Plan a new registration with the kubelet, as after it did not take an offer."""
         self._anew = True
         self._wake.set()
 
@@ -317,8 +317,8 @@ class PluginServer(ABC):
         """Serve until cancelled, then remove the socket.
 
         Raise Refused when the kubelet's folder cannot be watched, Unavailable when no inotify
-        instance is left. In an exception group raise Refused when it cannot be written to, and
-        Unavailable when it vanishes.
+        instance is left. In an exception group raise Refused when the folder cannot be written to,
+        and Unavailable when the folder vanishes.
         """
         with watching(self._directory, self._watched_names()) as changes:
             async with asyncio.TaskGroup() as tasks:
@@ -515,8 +515,8 @@ class WatchedPlugin(PluginServer):
 class Registry(StrEnum):
     """The kubelet's folder in which a device plugin's socket is.
 
-    DEVICE_PLUGINS: the agent calls the kubelet; every version has it. PLUGINS_REGISTRY: the kubelet
-    finds the agent; Kubernetes 1.13 and later.
+    With DEVICE_PLUGINS the agent calls the kubelet, of any version. With PLUGINS_REGISTRY the
+    kubelet finds the agent, since Kubernetes 1.13.
     """
 
     DEVICE_PLUGINS = "device-plugins"

@@ -91,10 +91,10 @@ class Folders(Frozen):
 
 
 def find_folders(roots: Sequence[Path] = KNOWN, host: Path = Path("/")) -> Folders:
-    """Return the kubelet's folders below the first root that has them.
+    """Return the kubelet's folders; a root with a kubelet's socket goes before the others.
 
-    The root of device-plugins may be another than that of the others. FIXED is always tried. `host`
-    is where the host's root is mounted. Raise Refused when there is no device-plugins.
+    The root of device-plugins may differ from that of the other folders. FIXED is always tried.
+    `host` is where the host's root is mounted. Raise Refused when there is no device-plugins.
     """
     # Joined as text: a path that begins with / would replace `host`.
     places = [host / str(root).lstrip("/") for root in dict.fromkeys((*roots, FIXED))]
@@ -195,7 +195,7 @@ _LONGEST = 1 << 20
 def topology_policy(roots: tuple[Path, ...]) -> str:
     """Return the topology manager policy in the kubelet's config.yaml; "" without the file.
 
-    It is "none", the kubelet's default, where the file does not say.
+    The policy is "none", the kubelet's default, where the file does not say.
     """
     for root in roots:
         try:

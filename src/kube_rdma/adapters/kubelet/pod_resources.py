@@ -31,9 +31,9 @@ _SECONDS = 10.0  # a busy node took 0.8 s to answer
 class PodResources:
     """A client of the kubelet's pod-resources API.
 
-    Each call makes its own connection, but for those inside of `connected`; a restart of the
-    kubelet needs no attention in either case. Nothing bounds an answer, as the kubelet's own
-    clients allow 16 MiB.
+    Each call outside of `connected` makes its own connection; a restart of the kubelet needs no
+    attention in either case. The length of an answer is not limited; the kubelet's own clients take
+    16 MiB.
     """
 
     def __init__(self, socket: Path) -> None:
@@ -55,15 +55,15 @@ class PodResources:
 
         Since Kubernetes 1.34 only active pods are listed (KubeletPodResourcesListUseActivePods),
         before that also pods that have ended, with shares that others may hold by now. Init
-        containers are left out, but for those that restart (sidecars). Raise Unavailable when the
+        containers are left out, except those that restart (sidecars). Raise Unavailable when the
         kubelet does not answer.
         """
         return (await self.all_held()).shares
 
     async def all_held(self) -> NodeHoldings:
-        """Return the devices that containers hold by device plugins and by claims, and the pods.
+        """Return the devices that containers hold by device plugins and by claims, and pods' names.
 
-        The kubelet lists those of claims by default since 1.34
+        The kubelet lists devices of claims by default since 1.34
         (KubeletPodResourcesDynamicResources). Raise Unavailable when the kubelet does not answer.
         """
         request = pb.ListPodResourcesRequest()

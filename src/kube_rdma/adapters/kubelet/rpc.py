@@ -135,7 +135,7 @@ class PluginRegistration(RegistrationBase):
     async def NotifyRegistrationStatus(  # noqa: N802
         self, stream: Stream[pb.RegistrationStatus, pb.RegistrationStatusResponse]
     ) -> None:
-        """Pass on whether the kubelet accepted the plugin; it retries after a failure."""
+        """Pass on whether the kubelet accepted the plugin; the kubelet retries after a failure."""
         self._hear(await self._requests.receive(stream))
         await stream.send_message(pb.RegistrationStatusResponse())
 

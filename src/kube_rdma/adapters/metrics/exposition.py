@@ -1,8 +1,8 @@
 """Writes series as Prometheus reads them: its text format, version 0.0.4, by prometheus-client.
 
 This is the oldest format, which every scraper reads; OpenMetrics has nothing that these families
-need. Lines of gauges and counters are kept: the library writes one when its series is new, and then
-only a value that changed is written anew. Of a node with 250 functions a scrape has 21,000 lines.
+need. Lines of gauges and counters are kept: the library writes a line when its series is new, later
+only changed values are written. Of a node with 250 functions a scrape has 21,000 lines.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class KeptExposition:
 
 
 class _KeptFamily:
-    """The last lines of one metric family; those of histograms are not kept."""
+    """The last lines of one metric family; lines of histograms are not kept."""
 
     def __init__(self) -> None:
         self._head = ""

@@ -1,7 +1,7 @@
 """Serves the whole metrics of an agent on a socket, for commands in its own pod alone.
 
-`kube-rdma top` runs `kube-rdma top scrape` there by exec, so that names of pods need no open port.
-/dev/shm belongs to the agent's pod, and can be written where the container's root cannot.
+`kube-rdma top` runs `kube-rdma top scrape` there by exec, so it needs no names of pods on an open
+port. /dev/shm belongs to the agent's pod, and can be written where the container's root cannot.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
 async def serve(path: Path, text: Callable[[], Awaitable[tuple[float, bytes]]]) -> None:
-    """Write the metrics to each caller with the agent's own user id, until cancelled.
+    """Write the metrics to each caller that has the agent's user id, until cancelled.
 
     `text` returns the metrics and when their counters were read. Raise Unavailable when the socket
     cannot be made.

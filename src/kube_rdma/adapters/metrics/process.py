@@ -1,7 +1,8 @@
 """Reads the usual figures of this process for Prometheus: CPU, memory, open files.
 
-The names are those of its client libraries, so that usual dashboards show them. prometheus-client's
-own collector reads the same files and is not asked, for it wants a registry of its own.
+The names are those of Prometheus' client libraries, so that usual dashboards show them. The
+collector of prometheus-client reads the same files but wants a registry of its own, so it is not
+used.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Writes CDI files: they say to the container runtime what a promised device stands for.
+"""Writes CDI files: they tell the container runtime what it adds to a container for a device.
 
 containerd and CRI-O read `*.json` and `*.yaml` of /var/run/cdi whenever something changes there.
-They look a container's CDI devices up when they create it (CDI SPEC.md, library v1.1.1). A live
-file of a binding is never rewritten, for they could still know the old one; only kube-rdma's files
-are ever touched.
+Both look CDI devices up when they create a container (CDI SPEC.md, library v1.1.1). A live
+file of a binding is never rewritten, for a runtime may still know its old content. Only kube-rdma's
+files are ever touched.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class CdiFolder:
     def share(self, cdi: str, edits: Edits) -> bool:
         """Write the CDI file of a device that many containers get; return whether it changed.
 
-        A later container gets the same edits, so the file is written over, and it stays until the
-        next boot. Raise Unavailable when it cannot be written.
+        Changed content replaces the old file, unlike that of a binding. The file stays until
+        the next boot. Raise Unavailable when it cannot be written.
         """
         target = self.path / f"{_SHARED}{cdi.partition('=')[2]}{_ENDING}"
         return self._renew(target, document((cdi, edits)))
@@ -77,7 +77,7 @@ class CdiFolder:
     def write_claim(self, uid: str, devices: Sequence[tuple[str, Edits]]) -> bool:
         """Write the CDI file of a claim with all its devices; return whether it changed.
 
-        Without a device there is no file. A runtime may know the earlier one for a moment. Raise
+        Without a device there is no file. A runtime may know an earlier file for a moment. Raise
         Refused for a uid that no file can have, Unavailable when the folder cannot be changed.
         """
         target = self._claim_file(uid)
@@ -130,7 +130,7 @@ class CdiFolder:
             os_files.replace(target, content, 0o600)  # read by the runtime alone, which is root
 
     def remove(self, container: ContainerId, nonce: Nonce | None = None) -> None:
-        """Remove the CDI files of a sandbox's bindings, or only the one with this nonce, if any.
+        """Remove the CDI files of a sandbox's bindings; with a `nonce` only that binding's file.
 
         Raise Unavailable when the folder cannot be changed.
         """

@@ -1,4 +1,4 @@
-"""Asks the container runtime who it is, where it looks for CDI and CNI, and what it has and made.
+"""Asks the container runtime about itself, CDI, its CNI folders, sandboxes and containers.
 
 It makes five calls of the CRI v1, none of which changes anything. attach/rules/late_binding decides
 whether CDI devices reach a container, attach/rules/repair which sandbox lacks its network.
@@ -48,7 +48,7 @@ async def read_runtime(socket: Path) -> Runtime:
 
 
 def runtime(name: str, version: str, info: Mapping[str, str]) -> Runtime:
-    """Return the runtime's name, version and settings, from its answer to Status."""
+    """Return a Runtime with the settings in `info`, its verbose answer to Status."""
     config, cni = _document(info, "config"), _document(info, "cniconfig")  # go-cni ConfigResult
     enabled = config.get("enableCDI")
     folder, binaries = cni.get("PluginConfDir"), _texts(cni.get("PluginDirs"))
@@ -64,8 +64,8 @@ def runtime(name: str, version: str, info: Mapping[str, str]) -> Runtime:
 async def read_sandboxes(socket: Path) -> tuple[PodSandbox, ...]:
     """Return all sandboxes of the runtime; raise Unavailable without an answer.
 
-    A sandbox is listed as ready only after its CNI ADD was answered: containerd puts it into its
-    store then (internal/cri/server/sandbox_run.go). Until then it is not listed at all.
+    containerd lists a sandbox only after its CNI ADD was answered
+    (internal/cri/server/sandbox_run.go).
     """
     with _asking(socket) as stub:
         answer = await answered(stub.ListPodSandbox(pb.ListPodSandboxRequest(), timeout=_SECONDS))
@@ -130,7 +130,10 @@ def made_container(info: Mapping[str, str]) -> MadeContainer | None:
 
 
 def netns(info: Mapping[str, str]) -> str | None:
-    """Return the network namespace's path in `info` of a sandbox; None without namespaces."""
+    """Return the network namespace's path in `info` of a sandbox: "" for the host's network.
+
+    Return None if it shows no namespaces.
+    """
     spec = _part(_document(info, "info"), "runtimeSpec")
     spaces = _part(spec, "linux").get("namespaces")
     if not isinstance(spaces, list):

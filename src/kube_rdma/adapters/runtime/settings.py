@@ -1,11 +1,11 @@
 """Writes settings of containers on the host, for the shim to merge with what a container has.
 
-What is bound late has a folder for each CDI device (SettingsFolder). It holds the files that late
-binding writes, and the merged ones that containers read (shim/settings.c). It goes when the device
-does, and none outlives a boot. Claims have one for each container (PodSettings), and one for the
-files that a claim's CDI device mounts (ClaimFiles). What Allocate gives has a folder for all who
-hold the same (Shelf), which outlives boots as the kubelet's allocations do. Each is the host's, at
-the path that the runtime sees.
+A CDI device that is bound late has a folder (SettingsFolder). The folder holds the files that late
+binding writes, and the merged ones that containers read (shim/settings.c). It goes with the device,
+and outlives no boot. With claims each container has a folder (PodSettings), and each claim one with
+the files that its CDI device mounts (ClaimFiles). For what Allocate gives, containers with the same
+settings have one folder (Shelf), which outlives boots as the kubelet's allocations do. All folders
+are the host's, at the path that the runtime sees.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class PodSettings:
 
 
 class ClaimFiles:
-    """The folder of files that containers see by a claim's CDI device, written atomically."""
+    """The folder of files that containers see through a claim's CDI device, written atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -115,12 +115,12 @@ class ClaimFiles:
 
 
 class Shelf:
-    """A folder with subfolders of settings files, by name; it removes none."""
+    """A folder with subfolders of settings files, by name; it never removes one."""
 
     def __init__(self, path: Path, mode: int) -> None:
         self._path = path
-        # All may read a folder that is mounted into containers; in another the shim makes what
-        # containers read.
+        # All may read a folder that is mounted into containers; of any other, the shim makes the
+        # files that containers read.
         self._mode = mode
 
     def put(self, name: str, files: Mapping[str, str]) -> Path:

@@ -1,9 +1,8 @@
 """A JSON or YAML text as values that remember where they stood.
 
 Every dialect gets plain values and a place for each path, so that its faults can point at the line.
-lib/text/reader makes it of bytes. What comes from the API server
-has no lines that a person could look at: its faults are reported by object and field
-(ObjectDocument).
+lib/text/reader makes a Document of bytes. An object from the API server has no lines that a person
+could look at: its faults are reported by object and field (ObjectDocument).
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ def name(path: Path) -> str:
 
 
 def located(source: str, place: TextPosition, path: Path = ()) -> str:
-    """Return ``file:line:column: field``, or only the position of the whole document."""
+    """Return ``file:line:column: field``; for an empty path the field is left out."""
     field = f": {name(path)}" if path else ""
     return f"{source}:{place.line}:{place.column}{field}"
 

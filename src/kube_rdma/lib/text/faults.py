@@ -1,8 +1,9 @@
 """Turns what pydantic found wrong into sentences, each with its place and its remedy.
 
-Second half of every dialect: lib/text/document knows where things stand, the dialect's model knows
-what may stand there, and here both meet. All faults are reported at once, of very many the first
-and how many there are. A rule that pydantic does not have raises `slips` in a validator.
+It is the second half of every dialect: lib/text/document knows where things stand, the dialect's
+model knows what may stand there, and here both meet. All faults are reported at once, of very many
+the first and the number of the others. A rule that pydantic does not have raises `slips` in a
+validator.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def raise_slips(faults: Iterable[Slip]) -> None:
 def validate(model: type[Dialect], document: Document) -> Dialect:
     """Return the value of a document as `model`.
 
-    Raise Refused with the faults, in the order of the text; beyond MOST_FAULTS with their number.
+    Raise Refused with MOST_FAULTS faults at most, in the order of the text, and how many more.
     """
     if not isinstance(document.value, dict):
         raise no_fields(document, f"Write {{{_entry(model, next(iter(_fields(model))))}}}")
@@ -175,7 +176,7 @@ def _entry(model: type[BaseModel], name: str) -> str:
 def _sentences(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
     """Return problem and remedy for a pydantic error in an object of `model`.
 
-    Without own words for the error they are pydantic's.
+    If this module has no words for the error, they are pydantic's.
     """
     given, kind = error["input"], error["type"]
     if kind == "missing":

@@ -1,11 +1,11 @@
 """Reads a JSON or YAML text and remembers where everything stood.
 
-First step of every dialect: bytes become a Document. All faults that do not stop the reading are
-kept and reported together.
+It is the first step of every dialect: bytes become a Document. All faults that do not stop the
+reading are kept and reported together.
 
-People mix both languages up, and JSON is YAML, but for tabs in front of its first bracket, which
+People mix both languages up, and JSON is YAML, except for tabs in front of its first bracket, which
 are read as blanks. A text that is strictly JSON is read here. lib/text/yaml_manifests reads all
-else and says what is wrong with it, so YAML's liberties, such as a comma after the last entry, hold
+else and says what is wrong with it. So YAML's liberties, such as a comma after the last entry, hold
 for JSON too. A process that meets no YAML loads no parser for it.
 """
 
@@ -66,7 +66,7 @@ def _json(text: str, source: str) -> texts.Document | None:
 
 
 class _NotPlainError(Exception):
-    """The text is not strictly JSON, or has something that the YAML reader has to judge."""
+    """The error for a text that is not strictly JSON, or that the YAML reader has to judge."""
 
 
 class _JsonReader:

@@ -1,6 +1,6 @@
 """The base models of the configuration's dialects, and the Config that they compile to.
 
-Each dialect is a pydantic model and a function `load`, from the Document that lib/text/reader read
+Each dialect has a pydantic model and a function `load`, from the Document that lib/text/reader read
 to the Config that programs take. pools/documents/config finds out which dialect a text is written
 in.
 """
@@ -65,7 +65,7 @@ def _converted(kind: type[T], value: Any) -> T:
 
 
 OfPrograms: TypeAlias = Annotated[T, _StructPart()]
-"""A status, in a document that people write: a Struct (model/kubernetes)."""
+"""The type of a status in a document that people write: a Struct (model/kubernetes)."""
 
 
 class Typed(BaseModel):
@@ -119,8 +119,8 @@ class GoTyped(Typed):
 def fields_of(model: type[BaseModel], value: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an object under the names that `model` has for them, without nulls.
 
-    An empty text is left out where a text may stand. Elsewhere it stays, and also in a field that
-    has to be there: those are faults in Go too.
+    An empty text is left out where a text may stand. It stays elsewhere, and in a field that has to
+    be there.
     """
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     by_letters = {name.lower(): name for name in fields}

@@ -152,14 +152,14 @@ Labels = Annotated[dict[str, LabelValue], Field(max_length=64)]
 
 
 def function_range(text: str) -> FunctionRange:
-    """Parse a physical function with ranges: ``ens2f0#0,2-7``."""
+    """Return a physical function with ranges, from a text as ``ens2f0#0,2-7``."""
     parent, _, ranges = text.partition("#")
     spans = (span.partition("-") for span in ranges.split(",") if span)
     return FunctionRange(parent, tuple((int(a), int(b or a)) for a, _, b in spans))
 
 
 def root_range(text: str) -> FunctionRange:
-    """Parse the PCI address of a physical function with ranges of its virtual ones."""
+    """Return a physical function with ranges of its virtual ones, from a text with its address."""
     functions = function_range(text)
     return FunctionRange(PciAddress(functions.parent), functions.indexes)
 
@@ -178,14 +178,14 @@ def partition(key: str) -> int:
 
 
 def address(text: str) -> Address:
-    """Parse an IP address; raise ValueError for another form or a zone (fe80::1%eth0)."""
+    """Return the IP address in a text; raise ValueError for another form or a zone (%eth0)."""
     if "%" in text:
         raise ValueError(text)
     return ip_address(text)
 
 
 def subnet(text: str) -> Subnet:
-    """Parse a subnet.
+    """Return the subnet in a text.
 
     Raise ValueError for another form, an error with Slips if bits are set beyond its length.
     """
@@ -202,7 +202,7 @@ def subnet(text: str) -> Subnet:
 def span(text: str) -> Span:
     """Return the span of an address, a subnet, or two ends with a dash.
 
-    Raise ValueError for another form, an error with Slips if the larger end comes first.
+    Raise the errors of `address` and `subnet`, and one with Slips if the larger end comes first.
     """
     if "/" in text:
         network = subnet(text)

@@ -1,11 +1,11 @@
 """Reads YAML: a configuration strictly (`read`), files of manifests as kubectl does (`read_all`).
 
-Behind lib/text/reader. A manifest that cannot be read hides none behind the next line of three
-dashes. The text is cut at these lines before anything is read, as kubectl cuts it
+lib/text/reader calls it. A manifest that cannot be read does not hide those behind the next line of
+three dashes. The text is cut at these lines before anything is read, as kubectl cuts it
 (k8s.io/apimachinery@v0.34 pkg/util/yaml/decoder.go, splitYAMLDocument).
 
-In manifests all that kubectl takes is taken (sigs.k8s.io/yaml@v1.6, goyaml.v2): of a key given
-twice the last value, aliases, merge keys (``<<``), tags of YAML itself. What would surprise a
+Manifests may have what kubectl takes (sigs.k8s.io/yaml@v1.6, goyaml.v2): aliases, merge keys
+(``<<``), tags of YAML itself. Of a key given twice the last value counts. What would surprise a
 reader of the text is returned as remarks. Aliases are bounded: a short text may mean a very long
 one.
 """
@@ -71,7 +71,7 @@ class YamlReader:
     def only(self) -> texts.Document:
         """Return the only document of the text; for blanks and comments its value is None.
 
-        Raise Refused where there is a second document.
+        Raise Refused where reading has to stop, as at a second document.
         """
         documents = self._documents()
         first = next(documents, None)
@@ -255,7 +255,7 @@ class _Anchored(Frozen):
 
 
 class _ManifestReader(YamlReader):
-    """A reader of YAML as Kubernetes reads it, with aliases and merge keys, and with remarks."""
+    """A reader of YAML that takes aliases and merge keys, and makes remarks."""
 
     def all(self) -> Iterator[texts.ManifestDocument]:
         """Yield every document of the text; `faults` has the faults of the document being read."""
@@ -320,7 +320,7 @@ class _ManifestReader(YamlReader):
             super()._tagged(event, path)
 
     def _twice(self, event: yaml.ScalarEvent, path: texts.Path) -> None:
-        """Remark that a key is given twice; forget the positions inside its first value."""
+        """Remark up to MOST_FAULTS times that a key is given twice; forget its first positions."""
         if len(self._remarks) == MOST_FAULTS:
             return  # enough is said, and a text of nothing else would cost
         first = self.keys[path].line

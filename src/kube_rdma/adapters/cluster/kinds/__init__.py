@@ -1,4 +1,4 @@
 """Describes kinds of objects that several capabilities read or write, with the fields in use.
 
-A kind of one capability alone stands in its package.
+A kind that only one capability uses stands in that capability's package.
 """

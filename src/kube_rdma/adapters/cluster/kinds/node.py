@@ -1,6 +1,7 @@
 """Describes Nodes: the few fields that are read of each, and the model value that they make.
 
-A kind that has a part of the fields cannot be replaced; `Cluster.patch` can change single labels.
+An object that was decoded in part cannot be written back whole; `Cluster.patch` can change single
+labels.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ NODE = ObjectKind("", "v1", "Node", "nodes", namespaced=False, spec=_SPEC, statu
 
 
 class _TaintedSpec(msgspec.Struct, frozen=True):
-    """A Node's taints with all of their fields, as the list is written as a whole."""
+    """A Node's taints with all of their fields, because the list is written as a whole."""
 
     taints: tuple[dict[str, object], ...] = ()
 
@@ -84,7 +85,7 @@ def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
 def whole(text: str) -> int:
     """Return the whole units of a quantity: 1k is 1000, 3920m is 3.
 
-    Raise ValueError for no quantity.
+    Raise ValueError for a text that is no quantity.
     """
     return int(quantity(text))
 

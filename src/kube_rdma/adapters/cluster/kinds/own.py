@@ -1,4 +1,4 @@
-"""Describes NodeReports and NetworkAttachmentDefinitions; makes other own kinds, and Leases."""
+"""Describes NodeReports and NetworkAttachmentDefinitions, and makes ObjectKinds of other kinds."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def lease_kind(spec: ObjectCodec[S]) -> ObjectKind[S, None]:
     return ObjectKind("coordination.k8s.io", "v1", "Lease", "leases", True, spec, NOTHING)
 
 
-# The spec of a NodeReport is an administrator's, the status its agent's. The Node is its owner, so
-# one goes when its node does.
+# The spec of a NodeReport is an administrator's, the status its agent's. The Node owns the report,
+# which goes with it.
 
 NODE_REPORT = own_kind(
     "NodeReport", "nodereports", ObjectCodec.of(NodeReportSpec), ObjectCodec.of(NodeReportStatus)

@@ -1,8 +1,8 @@
-"""Describes pods in two sizes, workloads and ConfigMaps, by the fields that are read of them.
+"""Describes workloads, ConfigMaps, and pods in two sizes, by the fields that are read of them.
 
 POD is what an agent keeps of each pod of its node; FULL_POD adds what commands and controllers
-read. resource_api.py has pods with their claims. The API server checks their form, so a field here
-is as the API has it, or not there at all.
+read. resource_api.py has pods with their claims. The API server checks the form of objects, so a
+field here has the form of the API, or is missing.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:
 
 
 def _owner(pod: Stored[PodSpec, PodStatus], owner: Owner) -> str:
-    """Return kind and name of a pod's owner; the name is the Deployment's for its ReplicaSet."""
+    """Return kind and name of a pod's owner; a ReplicaSet has the name of its Deployment."""
     generation = f"-{pod.label('pod-template-hash')}"
     name = owner.name.removesuffix(generation) if owner.kind == "ReplicaSet" else owner.name
     return f"{owner.kind}/{name}"

@@ -1,8 +1,9 @@
 """Describes the API group of ResourceClaims (resource.k8s.io/v1, served since Kubernetes 1.34).
 
-Fields are those of k8s.io/api v0.36.3, resource/v1/types.go; those of gates that are off are not
-there. Where the model has the shape of the wire, its values are decoded directly. A quantity that
-cannot be read makes its object unreadable. Pods stand here as far as they name claims.
+Fields are those of k8s.io/api v0.36.3, resource/v1/types.go, without those of feature gates that
+are off by default. Where the model has the shape of the wire, its values are decoded directly. A
+quantity that cannot be read makes its object unreadable. Pods stand here as far as they name
+claims.
 """
 
 from __future__ import annotations
@@ -418,7 +419,7 @@ CLAIMING_POD = POD.read_as(
 def pod_claims(pod: Stored[ClaimingSpec, ClaimingStatus]) -> model.PodClaims:
     """Return the claims of a pod.
 
-    Names of claims made from a template stand in the status, those of others in the spec.
+    Names of claims made from a template stand in the status, names of other claims in the spec.
     """
     status = pod.status or ClaimingStatus()
     containers = (*pod.spec.init_containers, *pod.spec.containers)

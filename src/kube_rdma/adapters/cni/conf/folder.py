@@ -43,11 +43,11 @@ ShutOut = Callable[[ConfPlan, UndoneWrites], Refused | None]
 class FolderTiming(Frozen):
     """The intervals in which the keeper of the CNI configuration works, in seconds."""
 
-    settle: float = 0.3  # from a change to the round about it
-    first: float = 1.0  # doubled for each write in a row that was undone, or try that failed
+    settle: float = 0.3  # from a change to the next check
+    first: float = 1.0  # doubled for each write in a row, or each try that failed
     longest: float = 300.0  # that doubling leads to
-    calm: float = 600.0  # without a change, until a quarrel is over
-    look: float = 600.0  # between two rounds: no runtime announces that it looks elsewhere
+    calm: float = 600.0  # after the last write, until a quarrel is over
+    look: float = 600.0  # between two checks: no runtime announces that it looks elsewhere
     proof: float = 1.0  # for which a file has to stand where another may keep others out
 
 
@@ -56,8 +56,8 @@ class FolderRound(Frozen):
 
     plan: ConfPlan | None = None
     error: KubeError | None = None
-    installed: bool = False  # the binary was missing, or another one
-    quarrel: int = 0  # how often in a row others undid its writes
+    installed: bool = False  # whether the binary was written: it was missing or differed
+    quarrel: int = 0  # how many writes in a row came before this check
 
 
 class ConfFolder:
@@ -150,7 +150,7 @@ class Keeper(Frozen):
     find: Find  # where its runtime looks, which may change while it runs; raises KubeError
     shim: bytes
     decide: Decide  # plans for the files and the names of binaries (attach/rules/conflist)
-    # Reports the first round, every one that changed something or found another wiring, and once
+    # Reports the first round, every one that changed something or found another Wiring, and once
     # what hinders it and when that is over.
     tell: Callable[[FolderRound], None]
     pace: FolderTiming = FolderTiming()
@@ -263,14 +263,14 @@ class _Course:
 
     @property
     def quarrel(self) -> int:
-        """Return how often in a row others undid what kube-rdma wrote."""
+        """Return how many writes were made in a row; 0 after `calm` seconds without one."""
         return 0 if self._clock() - self._wrote > self._pace.calm else self._undone
 
     @property
     def may_try(self) -> bool:
         """Return whether enough seconds have passed since the last write to write again.
 
-        They grow with the number of writes in a row that were undone.
+        The wait doubles with each write in a row, up to `longest`.
         """
         return self._clock() - self._wrote >= self._wait(self._undone)
 
@@ -284,7 +284,8 @@ class _Course:
     def settle(self) -> float:
         """Return the seconds to wait after a change of a file before the next check.
 
-        It is short for the first change; when others undo kube-rdma's writes, it grows.
+        They are `proof` after a write that has yet to show that it lasts, and grow when others undo
+        writes.
         """
         if self._held:
             return self._pace.proof

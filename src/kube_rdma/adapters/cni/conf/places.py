@@ -34,7 +34,7 @@ class CniPlaces(Frozen):
     conf: PurePosixPath
     binaries: PurePosixPath  # in which the runtime looks first
     source: str  # of this knowledge, for messages
-    more: tuple[PurePosixPath, ...] = ()  # of binaries, in which it looks then
+    more: tuple[PurePosixPath, ...] = ()  # further folders of binaries, in this order
 
 
 _CONF, _BINARIES = "/etc/cni/net.d", "/opt/cni/bin"  # the defaults of runtimes
@@ -74,8 +74,8 @@ def _unrevised(path: str) -> str:
 def find(host: Path = Path("/")) -> CniPlaces:
     """Return this host's CNI folders, guessed by existing files; raise Refused if that fails.
 
-    A runtime counts when the folder of its configuration is there: what was left of another one
-    usually names folders that are gone.
+    A runtime counts only if the folder of CNI configuration that it names exists. Files that a
+    former runtime left behind usually name folders that are gone.
     """
     for candidate in _candidates(host):
         if inside(host, candidate.conf).is_dir():

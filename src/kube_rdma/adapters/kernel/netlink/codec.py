@@ -2,7 +2,7 @@
 
 The modules beside it speak through it; it knows no family of its own. Encoding, decoding and
 judging an answer are pure functions over bytes, the socket at the end only carries them. Layout and
-numbers: include/uapi/linux/netlink.h and Documentation/userspace-api/netlink/intro.rst.
+numbers are in include/uapi/linux/netlink.h and Documentation/userspace-api/netlink/intro.rst.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def _values(payload: bytes) -> Iterator[tuple[int, bytes]]:
 def answer(datagrams: Iterable[bytes], sequence: int) -> tuple[bytes, ...]:
     """Return the payloads that answer request `sequence`, up to its acknowledgement or end of dump.
 
-    Messages of other requests are passed over. Raise Unavailable when the kernel refuses, with its
-    own sentence, when the answer is malformed, or when `datagrams` end too soon. Raise
+    Messages of other requests are passed over. Raise Unavailable, with the sentence of the kernel,
+    when it refuses; also when the answer is malformed, or `datagrams` end too soon. Raise
     ChangedMeanwhileError when the answer is not of one state of the tables.
     """
     payloads: list[bytes] = []
@@ -222,7 +222,7 @@ class Netlink:
     """A socket of one netlink family, in the network namespace in which it was opened."""
 
     def __init__(self, family: int) -> None:
-        """Raise OSError when the kernel has no such family (EPROTONOSUPPORT)."""
+        """Open the socket; raise OSError when the kernel has no such family (EPROTONOSUPPORT)."""
         kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
         self._socket = socket.socket(socket.AF_NETLINK, kind, family)
         self._socket.settimeout(_PATIENCE)
@@ -253,7 +253,8 @@ class Netlink:
 
         `body` is what follows the header: attributes, behind the family's own header if it has one.
         `more` are flags that mean something to this kind of request (NLM_F_CREATE and its like).
-        Raise Unavailable when the kernel refuses, does not answer, or answers nonsense.
+        Raise Unavailable when the kernel refuses, does not answer, answers nonsense, or its tables
+        change at each try.
         """
         flags = (_DUMPING if dump else _ASKING) | more
         for _ in range(_TRIES):

@@ -1,9 +1,9 @@
 """Makes and removes soft RDMA devices, and moves RDMA devices: RDMA netlink, the writing half.
 
-pod/steps.py asks it. Numbers: include/uapi/rdma/rdma_netlink.h; what they do:
-drivers/infiniband/core/nldev.c (nldev_newlink, nldev_dellink, nldev_set_doit), device.c
-(ib_device_set_netns_put). A soft device is made in the namespace of the socket, on the interface of
-that namespace.
+pod/steps.py calls it. Numbers come from include/uapi/rdma/rdma_netlink.h. In
+drivers/infiniband/core, nldev.c (nldev_newlink, nldev_dellink, nldev_set_doit) and device.c
+(ib_device_set_netns_put) carry requests out. A soft device is made in the namespace of the socket,
+on the interface of that namespace.
 
 A device that moves gets its device nodes anew, with the lowest numbers that are free
 (ib_uverbs_add_one, drivers/infiniband/core/uverbs_main.c). Devices that moved at the same time
@@ -74,8 +74,8 @@ def make_device(
     """Make a soft RDMA device in the namespace of `netlink`, unless it exists.
 
     A device whose interface has ended keeps its name for a moment (ib_unregister_work), without an
-    interface or not shown at all. It is awaited for `patience` seconds. Raise Refused when the
-    interface or the name is taken, and the error of another refusal.
+    interface or not shown at all. Its end is awaited for `patience` seconds. Raise Refused when the
+    interface or the name is taken. Raise as errors.judged for another refusal.
     """
     on, deadline = _interface(step), time.monotonic() + patience
     while True:
@@ -99,8 +99,8 @@ def make_device(
 class PodRdma(Frozen):
     """RDMA devices of the node and of one pod, by a socket in the namespace of each.
 
-    `pci_of` returns the function on which a device sits, wherever it is. A device has another name
-    once its driver was bound anew, and its old name may be another device's. `devices` is the
+    `pci_of` returns the function on which a device sits, wherever it is. A device may have another
+    name once its driver was bound anew, and its old name may be another's. `devices` is the
     node's /sys/class/infiniband, whose lock makes one device of the node move at a time.
     """
 
@@ -108,7 +108,7 @@ class PodRdma(Frozen):
     pod: Netlink
     pci_of: Callable[[str], PciAddress | None]
     devices: Path = DEVICES
-    patience: float = 30.0  # seconds, for who moves before; a device of mlx5 takes less than one
+    patience: float = 30.0  # seconds to wait while others move; a device of mlx5 takes below one
 
     def move(self, step: MoveRdma, namespace: int) -> None:
         """Move an RDMA device from the node into the pod; do nothing if it was moved already."""
@@ -121,7 +121,7 @@ class PodRdma(Frozen):
             _move(self.node, here, namespace)
 
     def remove(self, undo: RemoveRdma) -> None:
-        """Remove a soft RDMA device from the pod; do nothing if it is gone with its interface."""
+        """Remove a soft RDMA device from the pod; do nothing if it or its interface is gone."""
         for device in devices(self.pod):
             if device.name != undo.name or not netdev_of(device):
                 continue

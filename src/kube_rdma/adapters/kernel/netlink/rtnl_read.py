@@ -1,8 +1,8 @@
 """Reads a namespace's links, addresses, routes and rules: routing netlink, the reading half.
 
 pod/links.py reads with it where it has to look before it acts. pod/steps.py answers look() with it,
-and hardware/survey asks which network functions the node itself is reached through. Numbers:
-include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, fib_rules.h.
+and hardware/survey asks which network functions the node itself is reached through. Numbers come
+from include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def dynamic_addresses(netlink: codec.Netlink) -> frozenset[tuple[int, Address]]:
 
 
 def seen_routes(netlink: codec.Netlink, links: Iterable[SeenLink]) -> tuple[AddRoute, ...]:
-    """Return the unicast routes over these links, of every table but the local one.
+    """Return the unicast routes over these links, of every table except the local one.
 
     A route of several next hops is left out.
     """
@@ -369,7 +369,7 @@ def default_interfaces(netlink: codec.Netlink) -> tuple[str, ...]:
 
 
 def decode_default_route(payload: bytes) -> tuple[set[int], set[int]]:
-    """Return the interface indexes and nexthop objects of a default route.
+    """Return the interface indexes of a default route, or its nexthop object if it names none.
 
     Both are empty for other routes.
     """
@@ -426,7 +426,7 @@ def read_default_routes() -> tuple[str, ...]:
 
 
 def read_holders(own: Mapping[str, str]) -> dict[str, str]:
-    """Return the interfaces that have one of the node's addresses, with its description.
+    """Return the interfaces that have an address of the node, with the address's description.
 
     `own` has the descriptions by address. Raise Unavailable when the kernel does not answer.
     """

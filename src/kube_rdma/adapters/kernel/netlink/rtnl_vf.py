@@ -1,8 +1,8 @@
 """Reads and sets virtual functions through their physical one, by routing netlink.
 
 pod/steps.py and sriov/functions.py call it. A setting that is right already is not set again, since
-many a driver resets the function for each. Each is a message of its own, so that a refusal says
-which one it was. Structs and numbers: include/uapi/linux/if_link.h; what they do: rtnl_fill_vfinfo
+many drivers reset the function for each. Each setting has a message of its own, so that a refusal
+tells which. Structs and numbers: include/uapi/linux/if_link.h; what they do: rtnl_fill_vfinfo
 and do_setvfinfo in net/core/rtnetlink.c.
 """
 
@@ -22,7 +22,7 @@ from kube_rdma.model import pools
 
 NO_MAC = "00:00:00:00:00:00"
 NO_GUIDS = {":".join(["00"] * 8), ":".join(["ff"] * 8)}
-"""A physical function reports zeros where none was set; all ones are set to have none."""
+"""A physical function reports zeros where no GUID was set; all ones are written to have none."""
 
 _SETLINK = 19
 _LINK = struct.Struct("=BxHiII")  # struct ifinfomsg
@@ -74,9 +74,9 @@ def set_function(node: codec.Netlink, step: pools.SetFunction) -> None:
 def reset_function(node: codec.Netlink, undo: pools.ResetFunction) -> None:
     """Restore the settings of a virtual function; do nothing when the function is gone.
 
-    Some drivers know no way back from an administrative MAC (be2net, qed: EINVAL for zeros). It
-    stays with the function then, and the next pod's MAC replaces it. Raise HardwareGone when the
-    physical function is gone.
+    Some drivers know no way back from an administrative MAC (be2net, qed: EINVAL for zeros). There
+    the MAC stays until the next pod's MAC replaces it. Raise HardwareGone when the physical
+    function is gone.
     """
     _set(node, undo.place, undo.previous, undoing=True)
 

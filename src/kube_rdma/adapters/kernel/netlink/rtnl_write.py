@@ -1,7 +1,8 @@
 """Encodes Steps, and what undoes them, as requests to routing netlink.
 
-pod/links.py sends them. Numbers: include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, fib_rules.h,
-netlink.h; what they do: net/core/rtnetlink.c (rtnl_newlink, do_setlink), net/core/fib_rules.c.
+pod/links.py sends them. Numbers come from include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h,
+fib_rules.h and netlink.h. net/core/rtnetlink.c (rtnl_newlink, do_setlink) and
+net/core/fib_rules.c carry them out.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ _TO_TABLE = 1  # FR_ACT_TO_TBL
 GROUP = 0x6B72
 """The group (IFLA_GROUP) that a link of kube-rdma is made with.
 
-A new link cannot be given an alias (rtnl_create_link knows none); by the group, a link whose maker
-died before the second message is still known as kube-rdma's.
+A new link cannot be given an alias (rtnl_create_link knows none). By the group, a link whose maker
+died before it set the alias is still known as kube-rdma's.
 """
 
 _MODES: Mapping[steps.VirtualKind, Mapping[str, int]] = {
@@ -53,7 +54,7 @@ _MODES: Mapping[steps.VirtualKind, Mapping[str, int]] = {
     steps.VirtualKind.IPVLAN: {"l2": 0, "l3": 1, "l3s": 2},
     steps.VirtualKind.IPOIB: {"datagram": 0, "connected": 1},
 }
-"""MACVLAN_MODE_*, IPVLAN_MODE_*, IPOIB_MODE_*; the first one of a kind is its default."""
+"""MACVLAN_MODE_*, IPVLAN_MODE_* and IPOIB_MODE_* by kind; the first of a kind is the default."""
 
 
 def interim_name(mark: steps.Mark) -> InterfaceName:
@@ -75,7 +76,7 @@ def send(netlink: Netlink, request: NetlinkRequest) -> None:
 
 
 def make_link(step: steps.MakeLink, pod: int) -> NetlinkRequest:
-    """Return the request that makes a link in namespace `pod`; its parent is in the socket's.
+    """Return the request, for the socket of the parent's namespace, that makes a link in `pod`.
 
     Raise Refused for a mode that the kind does not have.
     """
@@ -166,7 +167,7 @@ def add_address(step: steps.AddAddress, index: int) -> NetlinkRequest:
 
 
 def add_route(step: steps.AddRoute, index: int) -> NetlinkRequest:
-    """Return the request that adds a route, replacing one of its destination, table and metric."""
+    """Return the request that adds a route, or replaces one of equal destination, table, metric."""
     attributes = [Attribute(_RTA_DST, step.to.network_address.packed)] if step.to.prefixlen else []
     attributes.append(_u32(_RTA_OIF, index))
     attributes += [Attribute(_RTA_GATEWAY, step.via.packed)] if step.via else []

@@ -44,7 +44,7 @@ def errno_of(error: BaseException) -> int | None:
 def judged(act: str, error: Unavailable) -> KubeError:
     """Return the error for an `act` that the kernel refused: Refused if there is a remedy.
 
-    Otherwise it is Unavailable. The kernel's sentence is kept.
+    Without a remedy it is Unavailable. The kernel's sentence is kept.
     """
     remedy = _REMEDIES.get(errno_of(error) or 0)
     if remedy is None:
@@ -84,7 +84,7 @@ def busy_parent(act: str, step: steps.MakeLink, error: Unavailable) -> Unavailab
     """Return the error for EBUSY on a new macvlan or ipvlan: its parent has another use.
 
     Return None for another error or kind. See netdev_is_rx_handler_busy in macvlan_port_create and
-    ipvlan_port_create. It may end by itself.
+    ipvlan_port_create. The other use may end by itself.
     """
     other = {"macvlan": "ipvlan", "ipvlan": "macvlan"}.get(step.kind.value)
     if errno_of(error) != errno.EBUSY or other is None:
@@ -161,8 +161,8 @@ def setting_refused(place: FunctionPlace, what: str, error: Unavailable) -> Kube
 def lost(link: PlannedHostLink, name: str, *, for_good: bool = False) -> HardwareGone:
     """Return the error for a card's link that is neither in the pod nor on the node.
 
-    That lasts a moment after the end of a namespace. `for_good` says that the card is not in the
-    machine any more.
+    A link is in neither place for a moment after the end of a namespace. `for_good` says that the
+    card is not in the machine any more.
     """
     sentence = f"{link.name} is neither in the pod (as {name}) nor on the node now"
     return HardwareGone(sentence, for_good=for_good)

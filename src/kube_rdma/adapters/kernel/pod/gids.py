@@ -30,7 +30,7 @@ _FIRST_PAUSE, _LAST_PAUSE, _GROWTH = 0.005, 0.05, 1.5  # seconds
 _EMPTY = "0000:0000:0000:0000:0000:0000:0000:0000"
 _GAP = 16  # empty entries in a row that usually end a table
 _VERSIONS = 2  # of RoCE at most, each has its entry of an address
-_EVERY = 4  # each look of this number goes to the table's very end all the same
+_EVERY = 4  # every fourth look reads the table to its end all the same
 
 
 class GidEntry(Frozen):
@@ -66,7 +66,7 @@ def gid_table(device: str, devices: Path = DEVICES) -> GidTable:
 
 
 def crowded(wanted: Mapping[str, int], devices: Path = DEVICES) -> tuple[GidTable, ...]:
-    """Return the GID tables that may be too full; `wanted` has the new addresses by device.
+    """Return the GID tables that may be too full; `wanted` has numbers of new addresses by device.
 
     The kernel fills a table from its beginning, so a look at its end is enough for most.
     """

@@ -62,7 +62,7 @@ class PodLinks(Frozen):
         _send(self.pod, rtnl_write.mark_link(step), f"marking {step.name}")
 
     def _make_apart(self, step: steps.MakeLink) -> None:
-        """Make a link under a temporary name, since the node has a link of its name, and rename it.
+        """Make a link under a temporary name, since the node has one of that name, and rename it.
 
         Before Linux 6.15 the kernel looks for the new name where the request comes from
         (rtnl_newlink, net/core/rtnetlink.c).
@@ -150,7 +150,7 @@ class PodLinks(Frozen):
         _send(self.pod, rtnl_write.remove_rule(undo), act, harmless=errno.ENOENT)
 
     def remove(self, undo: steps.RemoveLink) -> None:
-        """Remove a link, and its temporary one, if they have the mark of this attachment."""
+        """Remove the links of the name and the temporary name that have the mark of `undo`."""
         self._seen.clear()
         for name in (undo.name, rtnl_write.interim_name(undo.mark)):
             link = rtnl_read.interface_named(self.pod, name)
@@ -252,7 +252,7 @@ class PodLinks(Frozen):
 
 
 def remove_returned(node: Netlink, undo: steps.RemoveLink | steps.RemoveLinks) -> None:
-    """Remove virtual links of a pod that moved to the node when the pod's namespace ended.
+    """Remove a pod's virtual links that moved to the node when the pod's namespace ended.
 
     Most kinds end with the namespace. IPoIB interfaces return to the node, under their name or as
     devN (netns_refund in ipoib_link_ops, default_device_exit_net in net/core/dev.c).
@@ -269,7 +269,7 @@ def restore_on_node(node: Netlink, undo: steps.GiveBackLink) -> None:
 
     It also serves a pod whose namespace is gone. The kernel then brought the link back under the
     name that it had there, or as devN. Raise HardwareGone when it is not there (yet), Broken when
-    its name is another's; then all but the name is restored.
+    another link has its name; then all except the name is restored.
     """
     links = rtnl_read.interfaces(node)
     here = pick(links, undo, undo.link.name, undo.name)
@@ -305,10 +305,9 @@ def restore_on_node(node: Netlink, undo: steps.GiveBackLink) -> None:
 
 
 def _rename(netlink: Netlink, link: rtnl_read.Interface, name: str) -> bool:
-    """Rename a link and return whether it has the name now; another one may have taken it.
+    """Rename a link and return whether it has the name now; another link may have taken it.
 
-    That may be systemd-udevd, which gives the name to this very link, so a refusal is a reason to
-    look again.
+    systemd-udevd may also give the name to this very link, so a refusal is a reason to look again.
     """
     for _ in range(_LOOKS):
         try:
@@ -359,10 +358,11 @@ def _mac_of(here: rtnl_read.Interface, undo: steps.GiveBackLink) -> str:
 
 
 def _mac_after_reset(netlink: Netlink, index: int) -> str:
-    """Reset a virtual function's link; return the MAC that its driver takes from the physical one.
+    """Reset a virtual function's link; return the MAC that its driver then takes, "" if it is gone.
 
-    The driver may refuse that very MAC when it is set. It takes the MAC when it resets, as its link
-    goes down (igbvf_set_mac, igbvf_down, igbvf_reset in drivers/net/ethernet/intel/igbvf/netdev.c).
+    The MAC is that of the physical function, and the driver may refuse it when it is set. It takes
+    the MAC when it resets, as its link goes down (igbvf_set_mac, igbvf_down, igbvf_reset in
+    drivers/net/ethernet/intel/igbvf/netdev.c).
     """
     _send(netlink, rtnl_write.restore_link(index, None, None, up=True))
     _send(netlink, rtnl_write.set_down(index))
@@ -375,8 +375,8 @@ def pick(
 ) -> rtnl_read.Interface | None:
     """Return the card's own link among these, None if it is missing.
 
-    The function that it sits on decides. The kernel does not name one for every link (virtio, Linux
-    before 5.14). Then two of index, MAC and name have to agree, since each alone may be another's.
+    The PCI function decides. The kernel does not name one for every link (virtio, Linux before
+    5.14). Then two of index, MAC and name have to agree, since each alone may be another's.
     """
 
     def agreement(link: rtnl_read.Interface) -> int:

@@ -2,8 +2,8 @@
 
 No thread of kube-rdma stays inside a pod's namespace. A thread of its own enters, opens descriptors
 or reads there, and ends; a descriptor stays bound to that namespace and is used from outside.
-setns(2) with CLONE_NEWNET moves the calling thread alone (nsproxy,
-per task), so a thread that ends has nothing to go back to.
+setns(2) with CLONE_NEWNET moves the calling thread alone (nsproxy, per task), so a thread that ends
+has nothing to go back to.
 """
 
 from __future__ import annotations

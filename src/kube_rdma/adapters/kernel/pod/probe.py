@@ -1,8 +1,8 @@
 """Asks the network whether somebody has an address, and announces who has the address now.
 
-The API server cannot know it (docs/decisions/0007): pods of a node that is cut off live on with
-addresses that are others' by now. So before a pod uses an address, the network is asked from
-nobody, so that no neighbour learns anything from it. That is an ARP probe (RFC 5227, section 2.1),
+The API server cannot know (docs/decisions/0007): pods of a node that is cut off live on with
+addresses that are others' by now. So before a pod uses an address, the network is asked without a
+sender's address, and no neighbour learns one. The question is an ARP probe (RFC 5227, section 2.1)
 or the neighbour solicitation of duplicate address detection (RFC 4862, section 5.4). Afterwards an
 announcement tells the neighbours, from a socket that was opened in the pod.
 """
@@ -62,7 +62,7 @@ class Announcer:
     def announce(self, step: Announce) -> None:
         """Announce an address once, on an Ethernet link.
 
-        A failure is ignored, as of a link that is down.
+        A failure is ignored, for example if the link is down.
         """
         with suppress(OSError, KubeError):
             link = self._link(step.name)
@@ -181,8 +181,8 @@ def advertiser(frame: bytes, address: Address) -> bytes | None:
 def frames(packet: socket.socket, until: float) -> Iterator[bytes]:
     """Yield received frames until the time `until`, without those for other hosts or VLANs.
 
-    A process that was not scheduled finds the time over and answers in the socket. These are read
-    too, up to a number that a flood of the network cannot raise.
+    If this process was not scheduled in time, answers wait in the socket. They are read too, up to
+    a number that a flood of the network cannot raise.
     """
     late = 0
     while (left := until - time.monotonic()) > 0 or (late := late + 1) <= _LATE:
@@ -198,7 +198,7 @@ def frames(packet: socket.socket, until: float) -> Iterator[bytes]:
 def _talk(
     mac: bytes, address: Address
 ) -> tuple[int, bytes, Callable[[bytes, Address], bytes | None]]:
-    """Return how to probe an address of its family: protocol, question, decoder of answers."""
+    """Return what a probe of an address needs: protocol, question, decoder of answers."""
     if isinstance(address, IPv4Address):
         return _ARP, arp_probe(mac, address), arp_speaker
     return _IPV6, solicitation(mac, address), advertiser

@@ -4,10 +4,10 @@
         for step in plan.steps:
             pod.run(step)
 
-attach/rules/plan plans, the journal keeps, this runs. links.py speaks routing netlink and writes
-sysctls, netlink/rdma_write.py speaks RDMA netlink, gids.py waits, and probe.py probes and announces
-addresses. cni/plugins.py calls the plugins of others. Plain functions that block; a program calls
-them in a thread. The fake is kube_rdma_testing/kernel/network.py.
+attach/rules/plan plans Steps, and the journal keeps them. links.py speaks routing netlink and
+writes sysctls, netlink/rdma_write.py speaks RDMA netlink, gids.py waits, and probe.py probes and
+announces addresses. cni/plugins.py calls the plugins of others. The functions block; a program
+calls them in a thread. The fake is kube_rdma_testing/kernel/network.py.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _HERE = "/proc/thread-self/ns/net"
 
 
 class PodNetwork(Protocol):
-    """Access from outside to the network of one pod: it runs, undoes and checks Steps.
+    """Access from outside to the network of one pod: it runs and undoes Steps, and shows results.
 
-    The path of a namespace alone may lead into a later one; its inode tells which one it is.
+    The path of a namespace may lead to a later namespace; the inode tells which one is there.
     """
 
     @property

@@ -1,1 +1,1 @@
-"""Makes, removes and binds virtual functions, gives them addresses, and reads interfaces' uses."""
+"""Makes, removes and binds virtual functions, gives them addresses; reads uses of interfaces."""

@@ -1,11 +1,11 @@
-"""Makes and removes the virtual functions of a card, and gives them addresses from the beginning.
+"""Makes and removes the virtual functions of a card, and gives them addresses.
 
-pools/rules/functions plans a SetFunctions, agent runs it here in a thread, one change of a card at
-a time. The kernel takes a number in sriov_numvfs only while that is 0 (sriov_numvfs_store,
-drivers/pci/iov.c), so a change goes by way of zero. Where functions get addresses, the kernel binds
-no drivers until they have them: drivers ask for them once. Whoever else changes a card may lock its
-folder in sysfs likewise; against others the number is read again under the lock.
-Documentation/ABI/testing/sysfs-bus-pci, fake: kube_rdma_testing/kernel/sriov.py.
+pools/rules/functions plans a SetFunctions, the agent runs it here in a thread, one change of a card
+at a time. The kernel takes a number in sriov_numvfs only while that is 0 (sriov_numvfs_store,
+drivers/pci/iov.c), so a change goes by way of zero. A function that gets an address gets its driver
+afterwards, for a driver asks for the address once. Other programs can lock the card's folder in
+sysfs too; against those that do not, the number is read again under the lock. The files are in
+Documentation/ABI/testing/sysfs-bus-pci. The fake is kube_rdma_testing/kernel/sriov.py.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def write_attribute(path: Path, text: str) -> None:
 class SriovCards(Frozen):
     """The cards in one sysfs whose virtual functions can be made and removed.
 
-    `write` and the patience, in seconds, are for tests. `give` tells a card the addresses of its
-    functions of these numbers, and raises KubeError. Where it is None, their drivers choose.
+    `write` and the patience, in seconds, are for tests. `give` sets the addresses of the functions
+    with the given numbers, and may raise KubeError. Without `give`, drivers choose addresses.
     """
 
     root: Path = Path("/sys")

@@ -1,10 +1,10 @@
 """Reads what interfaces of the node are used for: addresses, routes, what stands on them.
 
 agent/changes asks before virtual functions go, and pools/rules/functions decides. For cards that
-pools move into pods, pools/rules/selection decides which are spared. Only interfaces of which sysfs
-and routing netlink tell the same are answered for: /sys may be another namespace's. A macvlan
-inside a pod is seen by its MAC alone, which its parent takes frames for (macvlan_open in
-drivers/net/macvlan.c, ndo_dflt_fdb_dump in net/core/rtnetlink.c).
+pools move into pods, pools/rules/selection decides which are spared. An interface about which sysfs
+and routing netlink disagree is left out: /sys may be another namespace's. A macvlan inside a pod is
+seen only by its MAC, for which its parent takes frames (macvlan_open in drivers/net/macvlan.c,
+ndo_dflt_fdb_dump in net/core/rtnetlink.c).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _same(tree: SysfsTree, link: SeenLink) -> bool:
 
 
 def decode_guest(payload: bytes) -> Iterator[tuple[int, str]]:
-    """Yield index and MAC of a neighbour in one answer to GETNEIGH; skip groups and bridges."""
+    """Yield index and MAC of a neighbour in an answer to GETNEIGH; skip multicast and bridges."""
     (family, index, _, flags, _), attributes = split(_NEIGHBOUR, payload)
     mac = attributes.get(_LLADDR, b"")
     if family == AF_BRIDGE and flags & _SELF and mac and not mac[0] & _GROUP_BIT:

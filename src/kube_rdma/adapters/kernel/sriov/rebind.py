@@ -3,8 +3,9 @@
 pod/steps.py calls it. mlx5 asks for the GUIDs of a function when it probes, so new ones count from
 the next binding on. Unbinding ends the RDMA device and the interface, wherever they are, and
 binding makes them on the node, under names that udev may change yet. The lock of functions.py
-allows one change of a card at a time. Documentation/ABI/testing/sysfs-bus-pci (bind, unbind),
-sysfs-class-infiniband (node_guid, state, pkeys); fake: kube_rdma_testing/kernel/network_rdma.py.
+allows one change of a card at a time. The files are in Documentation/ABI/testing/sysfs-bus-pci
+(bind, unbind) and stable/sysfs-class-infiniband (node_guid, state, pkeys). The fake is
+kube_rdma_testing/kernel/network_rdma.py.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from kube_rdma.model.device import PciAddress, PortState
 from kube_rdma.model.pools import RebindFunction
 
 PATIENCE = 30.0  # seconds; a function of mlx5 takes one to three
-FABRIC_PATIENCE = 10.0  # seconds; a subnet manager sweeps every few ones
+FABRIC_PATIENCE = 10.0  # seconds; a subnet manager sweeps every few seconds
 
 
 class FunctionDrivers(Frozen):
-    """Access to virtual functions' drivers in the sysfs with class/infiniband `devices`.
+    """Access to virtual functions' drivers in the sysfs whose class/infiniband is `devices`.
 
     `write` and the patience, in seconds, are for tests.
     """
@@ -115,7 +116,7 @@ class FunctionDrivers(Frozen):
                 raise _judged(step, file, error) from error
 
     def _has(self, step: RebindFunction) -> bool:
-        # There are two ways to have none.
+        # Zeros and ones both mean that there is no GUID.
         wanted = NO_GUIDS if step.guid in NO_GUIDS else {step.guid}
         return not wanted.isdisjoint(self._guids(step))
 

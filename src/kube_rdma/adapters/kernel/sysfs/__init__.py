@@ -1,1 +1,1 @@
-"""Reads the node's sysfs tree: devices, functions, interfaces and GPUs; records it as a file."""
+"""Reads the node's sysfs tree: devices, functions, interfaces and GPUs; copies it to a folder."""

@@ -1,11 +1,11 @@
 """Reads the counters of RDMA devices from the files of a sysfs: the node's, or that of a pod.
 
-It is asked at every scrape. So it walks each path once, reads through descriptors of folders, and
-lists a folder of counters only when it is new, and again after LISTED_LOOKS rounds. What a driver
+Each scrape asks for them, so each path is walked once and files are read by descriptors of folders.
+A folder of counters is listed when it is new, and again after LISTED_LOOKS rounds. What a driver
 does not have, what it refuses to say and what vanishes on the way costs its own value and nothing
 else. Which series follow is metrics/rules' business; names and units of files are those of
-Documentation/ABI/stable/sysfs-class-infiniband. The agent also reads the states of InfiniBand ports
-alone, which the kernel does not announce.
+Documentation/ABI/stable/sysfs-class-infiniband. The states of InfiniBand ports, which the kernel
+does not announce, can be read alone.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class _KnownFolder(Struct):
 
 
 _KnownFolders = dict[str, _KnownFolder]
-"""By the path below the folder of devices."""
+"""The known folders by their paths below the folder of devices."""
 
 
 def _is_unread(said: bytes | int) -> bool:
@@ -240,7 +240,7 @@ class _CounterReader:
         """Return the counter files of a folder, from the last round if it is still the same folder.
 
         No two folders of a sysfs ever have the same inode number (fs/kernfs/dir.c). Before Linux
-        5.14 a driver made the files when the folder could be seen, so names do not hold for ever.
+        5.14 drivers made the files after the folder could be seen, so names are listed again later.
         """
         stat = os.fstat(folder)
         identity = (stat.st_dev, stat.st_ino, stat.st_mtime_ns)
@@ -300,15 +300,15 @@ def _pci_of(device: int) -> PciAddress | None:
 # Devices that were moved into pods: their counters are read inside of the pods' namespaces.
 
 Mount = Callable[[int], int]
-"""A function from a namespace's descriptor to that of the root of a sysfs of it."""
+"""A function that takes a namespace's descriptor, and returns that of its sysfs' root."""
 
 
 def read_inside(
     sandboxes: Iterable[Sandbox], mount: Mount = mount_inside
 ) -> tuple[tuple[PodPlaceCounters, ...], int]:
-    """Return counters in the sandboxes' namespaces, and how many could not be entered.
+    """Return counters in the sandboxes' namespaces, and how many of these could not be read.
 
-    One that is gone, or whose path leads to a later namespace, is neither: its pod has ended.
+    A namespace that is gone, or whose path leads to a later one, counts in neither: its pod ended.
     """
     read, failures = [], 0
     for sandbox in sandboxes:

@@ -61,8 +61,8 @@ def read_survey(root: SysfsRoot | SysfsTree, *, brief: bool = False) -> Survey:
     """Return all that a sysfs tree shows of RDMA devices, functions, interfaces and GPUs.
 
     `root` is the tree, or one that is open already. With `brief`, only the first entry of a GID
-    table is read, where that is used: it shows that a port has an address. A table has hundreds of
-    entries, each a file, and a node a thousand tables.
+    table is read, if that entry is used: it shows that a port has an address. A table has hundreds
+    of entries, each a file, and a node a thousand tables.
 
     A tree without class/infiniband has no devices, which is not a fault. The namespace mode is not
     in sysfs and stays UNKNOWN. Never raises for what the tree holds or lacks: see Survey.faults.
@@ -294,7 +294,7 @@ def _chars_of(tree: SysfsTree, device: str) -> tuple[CharDevice, ...]:
 
 
 def _char_device(tree: SysfsTree, kind: CharKind, path: str) -> CharDevice | None:
-    """Return a character device; its path is made of DEVNAME in its uevent file."""
+    """Return a character device, with the path in its uevent file; None without a number."""
     if tree.place(path, required=True) is None:
         return None
     numbers = tree.matching(f"{path}/dev", _DEV)

@@ -1,8 +1,7 @@
 """Reads files of a sysfs that is mounted, or was copied to a folder; tree.py reads through it.
 
-It is the first step of the survey. Few system calls are made for each file, for a node has
-thousands; they are those of Linux. recorded_text.py answers the same questions from memory, on any
-system.
+It is the first step of the survey. Few system calls, which only Linux has, are made for each file,
+for a node has thousands. recorded_text.py answers the same questions from memory, on any system.
 """
 
 from __future__ import annotations
@@ -107,9 +106,9 @@ def read_file(path: str, folder: int | None = None) -> bytes:
 
 
 def read_each(paths: Iterable[str], folder: int, size: int) -> list[bytes | int]:
-    """Return the first bytes of each file below an open folder, or the errno of its error.
+    """Return the first `size` bytes of each file below an open folder, or the errno of its error.
 
-    A node has ten thousands of counters: nothing is called for a file but the kernel.
+    A node has tens of thousands of counters, so only system calls are made for each.
     """
     said: list[bytes | int] = []
     for path in paths:

@@ -3,8 +3,8 @@
 devices.py asks for the site of each device: function, driver, interfaces, and the identity that
 follows. A site is one of three as a rule: a PCI function, an auxiliary device on one (such as a
 mlx5 sub-function), or no hardware at all. rxe and siw are of the last kind since Linux 5.11 ("Make
-emulated devices virtual in the device tree"). Before it they pointed at the card of their
-interface, which is why rxe's `parent` file is asked first.
+emulated devices virtual in the device tree"). Before 5.11 they pointed at the card of their
+interface, which is why rxe's `parent` file is read first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def is_auxiliary(name: str) -> bool:
 
 
 def soft_identity(link: str, netdev: str | None) -> str:
-    """Return a soft RDMA device's identity: ``name@interface``, or its name while it has none."""
+    """Return a soft RDMA device's identity: ``name@interface``; ``name`` without interface."""
     return f"{link}@{netdev}" if netdev else link
 
 
@@ -76,7 +76,7 @@ def find_site(
 ) -> DeviceSite:
     """Return where the RDMA device at `path` sits: PCI position and interfaces.
 
-    `ports` name its interface where sysfs does not.
+    The GIDs of `ports` name the interface of a soft device without a `parent` file.
     """
     parent = netdev_name(tree, f"{path}/parent", tree.text(f"{path}/parent", required=False))
     place = None if parent else tree.place(f"{path}/device")
@@ -196,7 +196,7 @@ class NetdevTree:
     def of(self, names: Sequence[str]) -> tuple[Netdev, ...]:
         """Return these interfaces of one PCI function, representors last.
 
-        One alone is never a representor, so the files that show one are not read.
+        An interface alone is never a representor, so the files that show one are not read.
         """
         for name in names:
             if name not in self._read:

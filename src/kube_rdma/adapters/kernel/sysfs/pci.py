@@ -1,7 +1,7 @@
-"""Reads PCI functions: where they sit, how they are related, which are GPUs, what their links can.
+"""Reads PCI functions: where they sit, how they are related, which are GPUs, how fast links are.
 
 netdev.py asks for the position of each RDMA device and for the network functions; devices.py takes
-the GPUs from here. Names and formats: drivers/pci/pci-sysfs.c, drivers/pci/iov.c,
+the GPUs from here. Names and formats come from drivers/pci/pci-sysfs.c, drivers/pci/iov.c and
 Documentation/ABI/testing/sysfs-bus-pci. A card can have hundreds of virtual functions, so a
 function is read once. Of virtual ones some files are not read, such as the class, which is that of
 their card. The doctor and the metrics read links, which no survey has.
@@ -32,7 +32,7 @@ _GPU_CLASSES = frozenset({0x03, 0x12})  # include/linux/pci_ids.h: display, proc
 
 @lru_cache(1 << 14)
 def pci_address(name: str) -> PciAddress | None:
-    """Return a text as a PCI address; None if it is none."""
+    """Return a text as a PCI address; None if the text is not one."""
     try:
         return PciAddress(name)
     except ValueError:
@@ -102,7 +102,7 @@ class PciTree:
     def group(self, place: str) -> IommuGroup | None:
         """Return the IOMMU group of the PCI function at `place`, with the other devices in it.
 
-        Return None without a group. Where there is no IOMMU, vfio gives the group its name
+        Return None without a group. Where there is no IOMMU, the group is called vfio-noiommu
         (vfio_noiommu_group_alloc, drivers/vfio/group.c).
         """
         tree, number = self._tree, self._tree.link(f"{place}/iommu_group")
@@ -230,7 +230,7 @@ _UNKNOWN = 255  # PCIE_LNK_WIDTH_UNKNOWN of include/linux/pci.h
 
 
 def pcie_rate(width: str, speed: str) -> tuple[int, float] | None:
-    """Return a PCIe link's lanes, and GT/s of a lane; None if the kernel lacks one of them."""
+    """Return a PCIe link's lanes, and GT/s of a lane; None if one of them is unknown."""
     lanes = int(width) if _LANES.fullmatch(width) else 0
     match = _SPEED.match(speed)
     return (lanes, float(match[1])) if match and 0 < lanes < _UNKNOWN else None
@@ -250,7 +250,7 @@ def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[PcieLink,
     """Return the links of cards with an RDMA device, and of the switches up to the root port.
 
     A virtual function has no link of its own, so that of its card is read. Raise Unavailable where
-    none says anything.
+    the kernel tells no link of these cards.
     """
     tree = SysfsTree(sysfs)
 

@@ -41,8 +41,8 @@ class PodSysfs:
     def devices(self, device: str) -> Path:
         """Return the class/infiniband folder that shows `device`: the node's, else the pod's.
 
-        It is the node's too where none can be mounted for the pod. Raise as open_inside where the
-        pod's namespace cannot be entered.
+        The node's is returned too where none can be mounted for the pod. Raise as open_inside where
+        the pod's namespace cannot be entered.
         """
         if (self.node / device).exists():
             return self.node

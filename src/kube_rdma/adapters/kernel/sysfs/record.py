@@ -33,8 +33,8 @@ _UNUSED_GID = b"0000:0000:0000:0000:0000:0000:0000:0000"
 class _Rule(Frozen):
     """A rule for copying a folder: patterns of its files, and the rules of its subfolders.
 
-    Names are regular expressions. A link is copied; so is its target if the link's name is that of
-    a folder.
+    Names are regular expressions. A link is copied; so is its target if `folders` has a rule for
+    the link's name.
     """
 
     files: str = ""
@@ -105,9 +105,9 @@ def record(
 ) -> tuple[int, tuple[Fault, ...]]:
     """Copy to the folder `to` what a survey reads of `sysfs`, and two netlink answers.
 
-    They are read_links and read_default_routes, or what was recorded of them. Return how many files
-    there are in it now, and what could not be copied. Raise Refused when `to` holds something
-    already or cannot be written.
+    `links` and `routes` are read_links and read_default_routes, or return recorded answers. Return
+    how many files `to` has now, and what could not be copied. Raise Refused when `to` holds
+    something already or cannot be written.
     """
     try:
         to.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """Reads a sysfs from one text in memory: the machines that come with kube-rdma.
 
-Their survey begins here in place of files.py: tree.py asks the same questions, and nothing is
-written or opened. So it works on systems whose folders cannot hold such a tree, for names of PCI
-functions have colons. The lab writes the same texts out for its nodes (kube_rdma_lab/native).
+The survey of such a machine begins here, not in files.py: tree.py asks the same questions, and
+nothing is written or opened. So it works on systems whose folders cannot hold such a tree, for
+names of PCI functions have colons. The lab writes the same texts out (kube_rdma_lab/native).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read_entries(text: str) -> Iterator[TextEntry]:
     A line is ``path: content``, where ``\n`` stands for a line end and the last one is added. It is
     ``path = 00*256 0d00`` for bytes, ``path -> target`` for a link, or ``path/`` for a folder.
     ``gids/{4..255}: 0000:…`` stands for a range of files. After ``[folder]`` paths lie in that
-    folder, but for one that begins with /; a target that begins with / becomes the relative one
+    folder, except those that begin with /. A target that begins with / becomes the relative one
     that sysfs has. Blank lines and lines that begin with # are passed over.
     """
     folder = ""

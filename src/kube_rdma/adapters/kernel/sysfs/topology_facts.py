@@ -1,8 +1,8 @@
 """Reads what NCCL's topology file says of PCI functions, links and processors.
 
-It is asked when a topology file is made, not by the survey, which needs none of it. Files:
-drivers/pci/pci-sysfs.c, drivers/base/node.c (cpumap), /proc/cpuinfo (arch/x86/kernel/cpu/proc.c).
-NCCL reads the same ones (src/graph/xml.cc, ncclTopoGetXmlFromSys, ncclTopoGetXmlFromCpu).
+It is called when a topology file is made, not by the survey. The kernel writes the files in
+drivers/pci/pci-sysfs.c, drivers/base/node.c (cpumap) and arch/x86/kernel/cpu/proc.c (cpuinfo). NCCL
+reads the same ones (src/graph/xml.cc, ncclTopoGetXmlFromSys, ncclTopoGetXmlFromCpu).
 """
 
 from __future__ import annotations

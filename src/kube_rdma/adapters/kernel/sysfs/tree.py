@@ -1,8 +1,8 @@
 """Reads a sysfs tree that may be wrong: recorded, half there, or changing while it is read.
 
-The second step of the survey: bytes and names from `files.py` or `recorded_text.py` become text and
-places. What cannot be read becomes a Fault instead of an exception; what is optional may be
-missing. What the texts mean is devices.py's business.
+It is the second step of the survey: bytes and names from `files.py` or `recorded_text.py` become
+text and places. What cannot be read becomes a Fault instead of an exception; what is optional may
+be missing. What the texts mean is devices.py's business.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class SysfsTree:
     def text(self, path: str, *, required: bool = True) -> str | None:
         """Return the text of a file without surrounding white space.
 
-        Return None when it is empty or unreadable. Saying nothing is a fault only when `required`;
-        being unreadable or not text always is.
+        Return None when it is empty or unreadable. A file that is missing or says nothing is a
+        fault only if `required`; one that is unreadable or no text always is.
         """
         try:
             data = self._store.read(path)
@@ -73,7 +73,7 @@ class SysfsTree:
         return None
 
     def number(self, path: str) -> int | None:
-        """Return the decimal number in a file; None where there is no such file."""
+        """Return the decimal number in a file; None without one, and a fault for another text."""
         text = self.text(path, required=False)
         if text is None or text.isdecimal():
             return None if text is None else int(text)
@@ -81,7 +81,7 @@ class SysfsTree:
         return None
 
     def data(self, path: str) -> bytes | None:
-        """Return the first page of a file that is no text; None, and a fault, if unreadable."""
+        """Return the first page of a binary file; None, and a fault, if unreadable."""
         try:
             return self._store.read(path)
         except OSError as error:
@@ -119,8 +119,8 @@ class SysfsTree:
     ) -> dict[int, str]:
         """Return the texts of files named by `indexes` in a directory, without empty ones.
 
-        A table has up to 1024 entries, so the path is walked once for all of them. That an entry
-        says nothing is not a fault where it may be `silent`, an empty one where it may be `empty`.
+        A table has up to 1024 entries, so the path is walked once for all of them. With `silent`,
+        an entry without an answer is no fault; with `empty`, nor is an empty one.
         """
         passed_over = _SILENT if silent else frozenset()
         texts = {}
@@ -175,7 +175,7 @@ class SysfsTree:
         return self._store.holds(path)
 
     def _decode(self, path: str, data: bytes, index: int | None = None) -> str | None:
-        """Return bytes of a file or table entry as text; None, with a fault, if they are none."""
+        """Return bytes of a file or table entry as text; None, with a fault, if they are not."""
         try:
             text = data.decode().strip()
         except UnicodeDecodeError:
