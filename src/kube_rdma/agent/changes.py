@@ -1,10 +1,10 @@
-"""Changes of a node that wait for pods: another mode of a pool, other virtual functions of a card.
+"""Changes of a node that wait for pods: a pool's new mode, a card's new number of VFs.
 
 agent/loop hands in what is desired, the survey and who holds what at every look.
 pools/rules/staging and pools/rules/functions decide; adapters/kernel/sriov/functions makes and
-removes functions. Both are compared with the node each time, so what a reboot or a person took away
-is made again. What is in force is written to a journal, where that is possible, before it is
-offered or made.
+removes functions. Virtual functions are compared with the node each time, so what a reboot or a
+person took away is made again. What is in force is written to a journal, where that is possible,
+before it is offered or made.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ModeChanges:
         self._tell(staged)
 
     async def _holdings(self) -> tuple[Holding, ...] | None:
-        """Return the shares that pods hold by the kubelet, and others that late binding knows.
+        """Return the shares that pods hold, as the kubelet says, and more that late binding knows.
 
         Return None if they are unknown.
         """
@@ -96,7 +96,7 @@ class ModeChanges:
             return None
 
     async def _recall(self) -> tuple[model.PoolSpec, ...]:
-        """Return the specs that applied when the last agent ended, adapted to this one."""
+        """Return the specs, if known, that applied when the last agent ended, adapted to this."""
         self._loaded = True
         if (opened := self._open) is None:
             return ()
@@ -148,7 +148,7 @@ RETRY_SECONDS = 30.0  # after an act that failed
 
 
 class FunctionSources(Frozen):
-    """Functions by which virtual functions are made, recorded and surveyed."""
+    """The calls that make and record virtual functions, and read the use of interfaces."""
 
     make: Callable[[model.SetFunctions], None]  # blocks; raises KubeError
     # Opens the record of the cards whose functions the agent manages; raises KubeError. None: they
@@ -247,7 +247,7 @@ class VirtualFunctions:
         return uses
 
     def _due(self, act: model.SetFunctions, now: float) -> float:
-        """Return the time from which a change of functions may be made: after drain and retries."""
+        """Return the time from which `act` may be made: after its drain and a failure's wait."""
         drained = self._leaving[act] + DRAIN_SECONDS if act in self._leaving else now
         return max(drained, self._failed.get(act, now))
 

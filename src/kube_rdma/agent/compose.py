@@ -114,7 +114,7 @@ class AgentOptions(Frozen, kw_only=True):
 
 @asynccontextmanager
 async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
-    """Yield all dependencies of the agent by its options; raise Refused if they cannot be met."""
+    """Yield all dependencies of the agent for its options; raise a KubeError where one fails."""
     root = options.kubelet_root
     folders = find_folders(KNOWN if root is None else (root, FIXED))
     kubelet = KubeletView(PodResources(folders.pod_resources) if folders.pod_resources else None)
@@ -328,7 +328,7 @@ def with_claims(
 
 
 def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], ...]:
-    """Return the writers of this node's taint, condition, labels and report, by the options."""
+    """Return those writers of the node's taint, condition, labels and report that are wanted."""
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.agent.node.marks import CardCondition, StartupTaint
     from kube_rdma.agent.node.report import NodeReporter
@@ -362,7 +362,7 @@ def _with_metrics(needs: AgentDependencies, options: AgentOptions) -> AgentDepen
 
 
 def _never(options: AgentOptions, why: str) -> late_binding.NoLateBinding:
-    """Return an object that binds nothing late, with early settings where the disk is mounted."""
+    """Return an object that binds nothing late, with early settings if there is a state folder."""
     return late_binding.NoLateBinding(why, late_binding.EarlySettings(_early(options)))
 
 
@@ -441,10 +441,9 @@ def _binder(
 async def _kubelet_version(nodes: Nodes, name: str, own: OwnAddresses) -> str | None:
     """Return the kubelet's version, None without a Node object.
 
-    If the API server does not answer, it is the oldest that supports CDI devices.
+    If the API server does not answer, it is the oldest that has CDI devices by default.
 
-    The Node's addresses are noted, too, before the first card is offered. Cards are served without
-    the API server, and the meaning of shares must not depend on whether it answered at the start.
+    The Node's addresses are noted, too, before the first card is offered.
     """
     try:
         node = await nodes.read(name)

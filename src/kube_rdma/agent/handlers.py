@@ -1,7 +1,8 @@
 """Answers the kubelet's calls about a resource out of the pools as they are at that moment.
 
 adapters/kubelet/device_plugin has the calls; rules decide: allocation, which shares are preferred,
-whether a container may start. Added here are the log, the journal and the GPUs that are free now.
+whether a container may start. Added here are the log, device info files and the GPUs that are free
+now.
 """
 
 from __future__ import annotations
@@ -105,8 +106,7 @@ class Handlers:
     async def _tell(self, spec: PoolSpec, share: ShareId, info: DeviceInfo) -> None:
         """Write the device info file of a share, which CNI plugins read.
 
-        A failure is raised only where the pool imitates the SR-IOV plugin, whose documents promise
-        the file.
+        A failure is raised only where the pool imitates the SR-IOV plugin.
         """
         try:
             if self._infos:

@@ -4,7 +4,7 @@
     kernel ─ survey, verdicts, cards, health ───┴ pools/rules/pools ─► Pool ─ offers ─► kubelet
     kubelet ─ pod resources: who holds what ────┘
 
-Alone it is the whole device plugin of the SCC document: two mounts, no API server, no privilege.
+Alone it is the whole device plugin of Alibaba's SCC: two mounts, no API server, no privilege.
 Whatever happens only wakes the loop. Then everything is looked at again and every pool published
 again, and the kubelet hears of a pool only when it changed.
 """
@@ -105,14 +105,14 @@ class AgentDependencies(Frozen):
     metrics: Exporter | None = None  # None: they are not served
     claims: ClaimDriver | None = None  # None: cards are given as shares alone
     health: Callable[[HealthChecks], Awaitable[None]] | None = (
-        None  # answers probes by it; None: nobody
+        None  # answers probes with these checks; None: nobody does
     )
     own: OwnAddresses = field(default_factory=OwnAddresses)
     neighbours: Neighbours | None = None  # None: LLDP is not received
 
 
 async def run_plugin(dependencies: AgentDependencies) -> None:
-    """Run role `plugin` until cancelled; raise a KubeError that no retry can end."""
+    """Run role `plugin` until cancelled; raise the KubeError that ended it."""
     log.info("started", version=__version__, config=str(dependencies.config or "none"))
     try:
         await _Plugin(dependencies).run()
@@ -136,8 +136,8 @@ def _cause(group: BaseExceptionGroup) -> KubeError | None:
 class AbsentCards:
     """The cards of which a part is missing on the node, and since when (pools/rules/absence).
 
-    By the kubelet pods have a card from Allocate to their end. Late binding, prepared claims and
-    attachments also record which cards pods have; an attachment is on the disk before the first
+    In the kubelet's list pods have a card from Allocate to their end. Late binding, prepared claims
+    and attachments also record which cards pods have; an attachment is on the disk before the first
     interface moves. `records` return the cards of pods, None while they cannot be read.
     """
 
@@ -180,8 +180,8 @@ class AbsentCards:
     def stays(self, pools: Mapping[str, model.Pool], specs: Sequence[model.PoolSpec]) -> Held:
         """Return the cards that lack a part, by the resource of the pool that last had them.
 
-        What chose a card (its RDMA device, its interface's name) may be out of sight with it. Pools
-        whose spec does not apply any more are left out.
+        A selector may not find such a card any more, as its RDMA device or interface is out of
+        sight. Pools whose spec does not apply any more are left out.
         """
         away = self.now.away | self._bare
         had = (pool for pool in pools.values() if pool.spec in specs)
@@ -421,7 +421,7 @@ class _Plugin:
         )
 
     def _served(self, gathered: _Gathered, verdict: node_health.NodeVerdict) -> _Served:
-        """Return the pools without what claims hold, so that no card is given twice."""
+        """Return the pools for the kubelet, which offer it nothing that claims hold."""
         booked, pools = self._kubelet.claims.booked, verdict.pools
         held = plugin_shares(gathered.holdings, booked)
         if self._needs.claims:
@@ -469,7 +469,7 @@ class _Plugin:
         self._changes.touch()
 
     def _doubt(self) -> None:
-        """Tell the writers about this node that the offer is not yet as desired."""
+        """Tell the keepers that this node's offer is not yet as desired."""
         for keeper in self._needs.keepers:
             keeper.doubted()
 

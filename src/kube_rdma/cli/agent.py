@@ -231,6 +231,6 @@ def _namespaces(text: str | None) -> tuple[str, ...] | None:
 
 
 def _mounted() -> Path:
-    """Return the path of the mounted configuration, or the default path if none is mounted."""
+    """Return the default path of a configuration whose folder exists, else CONFIG."""
     places = (SHARED_CONFIG, SRIOV_CONFIG)
     return next((place for place in places if place.parent.is_dir()), CONFIG)

@@ -1,7 +1,6 @@
 """Packages beside kube_rdma that do the work of a command: self-test, move from whereabouts.
 
-They are found by the name of their module. The node image has no list of what is installed, and to
-read one costs more than most commands.
+They are found by the name of their module: the node image has no list of what is installed.
 """
 
 from __future__ import annotations

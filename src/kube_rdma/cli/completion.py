@@ -1,7 +1,7 @@
 """Completion behind Tab: presets, and names of nodes and pods that the cluster has.
 
 click asks these functions with what stands on the line so far. A cluster that does not answer in
-three seconds offers nothing: a shell waits for no longer, and shows no error.
+three seconds offers nothing, and no error is shown.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class _Place(Frozen):
-    """The node that configurations are checked on: this one, one of `sysfs`, or none.
+    """The node that configurations are checked on: this one, the recorded `sysfs`, or none.
 
-    If the check is `strict`, what is probably wrong on the node counts as a problem.
+    If the check is `strict`, a warning makes the command exit with 1.
     """
 
     sysfs: SysfsRoot | None
@@ -162,7 +162,7 @@ class _Text(Frozen):
 
 
 def _text_of(name: str) -> _Text | Refused:
-    """Return the content of a file, or the Refused for one that cannot be read."""
+    """Return the content of a file, or the error for one that cannot be read."""
     from kube_rdma.lib.text import document, reader
 
     if name == _STDIN:
@@ -175,12 +175,12 @@ def _text_of(name: str) -> _Text | Refused:
 
 
 def read_parts(name: str) -> Sequence[Document | Refused]:
-    """Return the documents of a file; a Refused in place of each unreadable one."""
+    """Return the documents of a file, with an error in place of each unreadable one."""
     return _parts(_text_of(name))
 
 
 def read_documents(name: str) -> Sequence[Document]:
-    """Return the documents of a file; raise the Refused of the first that cannot be read."""
+    """Return the documents of a file; raise the error of the first that cannot be read."""
     documents = []
     for part in read_parts(name):
         if isinstance(part, Exception):
@@ -190,7 +190,7 @@ def read_documents(name: str) -> Sequence[Document]:
 
 
 def _parts(text: _Text | Refused) -> Sequence[Document | Refused]:
-    """Return the documents of a file; a Refused in place of each unreadable one."""
+    """Return the documents of a file, with an error in place of each unreadable one."""
     from kube_base.errors import Refused
     from kube_rdma.lib.text.reader import read_all
 
@@ -246,7 +246,7 @@ def _check_manifests(
 def _on_machine(
     checked: ManifestCheck, parts: Sequence[Document | Refused], sysfs: SysfsRoot
 ) -> Iterator[Finding]:
-    """Yield what keeps each pod of manifests from running on a recorded node."""
+    """Yield what `explain` finds about each pod of manifests on a recorded node."""
     import asyncio
 
     from kube_rdma.explain.recorded import explain_recorded

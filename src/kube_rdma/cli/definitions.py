@@ -1,7 +1,7 @@
 """The kinds at the API server, each with its model and its columns of kubectl.
 
 lib/schema turns them into custom resource definitions. A column shows one value: of a
-list, kubectl would show the first entry alone, so a status holds texts for it.
+list, kubectl would show the first entry alone, so a status has a text for its column.
 """
 
 from __future__ import annotations
@@ -100,4 +100,4 @@ OPERATOR_DEFINITIONS = (
         namespaced=True,
     ),
 )
-"""Of another project, so apart: who has its operator has its definition, too."""
+"""Another project's kinds are apart: a cluster with NVIDIA's operator has them already."""

@@ -1,7 +1,6 @@
 """`kube-rdma devices`: what RDMA this node has, and what is wrong with the rest.
 
-It takes a survey, judges it and shows it. It is kept free of heavy imports, for people type it
-first and most often. What only one option needs is imported for that option.
+It takes a survey, judges it and shows it. What only one option needs is imported for that option.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ def devices(
 
 
 def _check(output: str, **modes: bool) -> None:
-    """Raise a usage error for options that exclude each other."""
+    """Raise a usage error for options that exclude or require each other."""
     chosen = [f"--{name}" for name, on in modes.items() if on]
     if len(chosen) > 1:
         raise click.UsageError(f"{chosen[0]} and {chosen[1]} cannot be combined.")

@@ -1,6 +1,6 @@
 """`kube-rdma discover`: an installation that fits the hardware of a cluster's nodes.
 
-With the rights of the user who asks; it only reads.
+It has the rights of the user who asks, and only reads.
 """
 
 from __future__ import annotations

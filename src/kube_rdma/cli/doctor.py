@@ -220,7 +220,7 @@ def _end(*, ill: bool, blind: bool) -> None:
 
 
 def _target(text: str, usual: Callable[[], str]) -> str | PodName | None:
-    """Return the target: a node's name, a pod, or None for this node; raise a usage error."""
+    """Return a node's name, a pod, or None for this node; raise a usage error for other texts."""
     from kube_rdma.model.late_binding import PodName
 
     kind, slash, name = text.partition("/")

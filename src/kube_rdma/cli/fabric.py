@@ -1,6 +1,6 @@
 """`kube-rdma fabric`: which switch each card is plugged into, and whether it should be there.
 
-With the rights of the user who asks; `accept` alone writes, and only what NodeReports expect.
+It has the rights of the user who asks. Only `accept` writes: the cables that NodeReports expect.
 """
 
 from __future__ import annotations

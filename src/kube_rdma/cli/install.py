@@ -1,6 +1,6 @@
 """`kube-rdma install`: an installation on a cluster without Helm, which Helm can take over.
 
-With a kubeconfig; it looks at everything before it writes anything.
+It reads what the cluster has before it writes anything.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def install(
 def _write(
     cluster: options.ClusterOptions, opener: options.Opener | None, plan: InstallPlan
 ) -> None:
-    """Write what the plan makes and changes; if it breaks off, say what is written."""
+    """Write what the plan makes and changes; if that breaks off, say how far it came."""
     from kube_rdma.install import apply
     from kube_rdma.install.rules.plan import title
 

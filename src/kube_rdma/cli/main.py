@@ -1,8 +1,8 @@
 """The command's entry point: the group, its lazily imported subcommands, errors to exit codes.
 
-The codes are in cli/output. An error is a sentence for each fault on stderr, whatever it is of: a
-file, a full disk, the cluster; with -o json also a document on stdout. Subcommands of other
-packages (the lab) join by the entry point group ``kube_rdma.commands``.
+The codes are in cli/output. An error is a sentence for each fault on stderr; with -o json also a
+document on stdout. Subcommands of other packages (the lab) join by the entry point group
+``kube_rdma.commands``.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ _OTHERS = "From other packages"
 
 
 class LazyGroup(click.Group):
-    """A group that imports its own subcommands only when they are called or asked for help."""
+    """A group that imports its own subcommands only when they are called or listed."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command; for an unknown name raise an error that suggests one."""
+        """Return the command; for an unknown name raise an error that suggests known names."""
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as error:

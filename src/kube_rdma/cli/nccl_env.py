@@ -1,4 +1,4 @@
-"""`kube-rdma nccl-env`: what this container's programs have to be told; a script for any container.
+"""`kube-rdma nccl-env`: the variables that this container's programs need, by a script.
 
 All of the logic is in the script (adapters/runtime/nccl_env.sh), which needs a POSIX shell and
 nothing else. This command runs it here, or prints it.

@@ -1,8 +1,8 @@
 """`kube-rdma network`: removes kube-rdma from nodes, from outside of the agent.
 
 The agent installs itself and keeps what it installed (adapters/cni/conf); when it ends it leaves
-all of it behind, since most ends are updates. `retire` ends the agents of a DaemonSet, `uninstall`
-is the last act on each of their nodes.
+all of it behind for the next agent. `retire` ends the agents of a DaemonSet, `uninstall` is the
+last act on each of their nodes.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def uninstall(host: Path, *, records: bool, stay: bool) -> None:
 
 
 def _uninstalled(host: Path, *, records: bool) -> list[str]:
-    """Uninstall the CNI plugin; return a sentence for each step done or left out."""
+    """Uninstall the CNI plugin, with `records` the state too; return a sentence for each step."""
     from kube_rdma.adapters.cni.conf import places as binary
     from kube_rdma.adapters.cni.conf.folder import ConfFolder
     from kube_rdma.adapters.cni.conf.places import inside

@@ -1,6 +1,6 @@
 """Options that several commands have, and the shapes of single ones.
 
-Commands that ask a cluster have them named as kubectl has them. People's commands have all of them
+Options that name a cluster are called as kubectl calls them. People's commands have all of them
 (cluster_options). Programs that also run in a pod have those that name the cluster, and the
 namespace of kube-rdma's own objects (program_options). Either gets them as one value, which opens
 the cluster. kube_client/kubeconfig knows what a file, a variable or a pod says when an option is
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 Opener: TypeAlias = "Callable[[Path | None], AbstractAsyncContextManager[Cluster]]"
-"""What a test puts in place of a connection."""
+"""A function that a test gives, which opens a fake cluster in place of a connection."""
 
 Decorator: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
-"""What gives a command options."""
+"""A decorator that gives a command options."""
 
 THIS_NODE = "node"
-"""What a command looks at when no pod is named."""
+"""The target of a command that names no pod: this machine's node."""
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)")
@@ -109,7 +109,7 @@ def percent_option(name: str, **more: Any) -> Callable[[F], F]:
 class ClusterOptions(Frozen):
     """The options that name a cluster, a user and a namespace.
 
-    Where a field is empty, the kubeconfig's context decides.
+    An empty context, namespace or user is what the kubeconfig says.
     """
 
     kubeconfig: Path | None = None
@@ -124,7 +124,7 @@ class ClusterOptions(Frozen):
             raise click.UsageError("-n and -A exclude each other: leave one out.")
 
     def open(self, opener: Opener | None = None) -> AbstractAsyncContextManager[Cluster]:
-        """Return a client of the cluster, as a context."""
+        """Return a context manager that yields a client of the cluster."""
         if opener is not None:
             return opener(self.kubeconfig)
         from kube_client.calls import RequestTiming
@@ -297,7 +297,7 @@ def root_of_host() -> Path:
 def named_pod(target: str, usual: Callable[[], str]) -> tuple[str, str] | None:
     """Return namespace and name of the pod in a target; None for this node.
 
-    `usual` returns the namespace where none is written.
+    `usual` returns the namespace where none is written. Raise a usage error for any other target.
     """
     kind, _, name = target.partition("/")
     if target == THIS_NODE:

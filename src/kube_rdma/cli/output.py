@@ -1,7 +1,7 @@
 """Prints for commands: formats, terminal or pipe, progress, and exit codes.
 
-On a terminal cli/terminal folds and colours a page; a pipe or a file gets plain characters, always
-the same. FORCE_COLOR takes a pipe for a terminal, NO_COLOR takes the colour away (no-color.org,
+On a terminal cli/terminal folds and colours a page; a pipe or a file gets plain characters.
+FORCE_COLOR makes a pipe count as a terminal, NO_COLOR takes the colour away (no-color.org,
 force-color.org).
 
 A result whose file cannot be written, as on a full disk, goes to another place, and a sentence says
@@ -313,7 +313,7 @@ def take_logs() -> None:
 
 
 def _silence(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Drop from the log the two events of a waiting client, and show them as a sentence."""
+    """Show the client's wait for the API server as a sentence; drop its events from the log."""
     from structlog import DropEvent
 
     line = ProgressLine.current
@@ -352,7 +352,7 @@ def examples(*lines: str) -> str:
 
 
 def command(*lines: str, name: str | None = None) -> Callable[[Command], click.Command]:
-    """Make a function a command, whose help ends with these examples."""
+    """Return a decorator that makes a command, whose help ends with these examples."""
     return click.command(name, epilog=examples(*lines))
 
 
@@ -373,15 +373,15 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = {
-    ExitCode.OK: "It was done, and nothing is wrong.",
-    ExitCode.PROBLEM: "It was done, and found a problem.",
+    ExitCode.OK: "The command did its work, and nothing is wrong.",
+    ExitCode.PROBLEM: "The command did its work, and found a problem.",
     ExitCode.USAGE: "The command line is wrong.",
     ExitCode.REFUSED: "A file, an object or a right is not as it has to be; change that.",
     ExitCode.UNAVAILABLE: "Something does not answer, or the output cannot be written; try again "
     "later.",
-    ExitCode.BROKEN: "The state contradicts its record; stop and look.",
+    ExitCode.BROKEN: "What is there contradicts a record of kube-rdma; stop and look.",
     ExitCode.UNKNOWN: "Too little could be seen to rule out a problem.",
-    ExitCode.INTERRUPTED: "It was interrupted.",
+    ExitCode.INTERRUPTED: "The command was interrupted.",
 }
 _OF_ERRORS: tuple[tuple[type[KubeError], ExitCode], ...] = (
     (Refused, ExitCode.REFUSED),
@@ -399,7 +399,7 @@ def exit_code(error: KubeError | OSError) -> ExitCode:
 def error_document(error: KubeError | OSError) -> dict[str, object]:
     """Return the JSON document that `-o json` prints for an error.
 
-    Keys are added to, never renamed.
+    New keys may come, none is renamed.
     """
     made: dict[str, object] = {"message": sentence(error), "exitCode": int(exit_code(error))}
     if isinstance(error, Refused):

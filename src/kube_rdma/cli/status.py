@@ -93,7 +93,7 @@ def status(
 
 
 def leave(look: ClusterLook) -> NoReturn:
-    """Exit with the code for what was looked at last."""
+    """Exit with the code for the last look at the cluster."""
     from kube_rdma.model.reports import ClusterHealth
 
     codes = {

@@ -1,8 +1,8 @@
 """Sets a page for a terminal: tables folded to its width, states in colour. Rich draws it.
 
-cli/output decides whether a page comes here, and only then imports this module: Rich costs
-more than most commands. A cell that is too long goes on in the next line of its column, so nothing
-is cut. Colour repeats what a mark or a word says, and stands for nothing else.
+cli/output decides whether a page comes here, and only then imports this module, as Rich is slow to
+import. A cell that is too long goes on in the next line of its column, so nothing is cut. Colour
+repeats what a mark or a word says, and stands for nothing else.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def rendered(page: Page, width: int, *, colour: bool) -> str:
 def column_widths(cells: Sequence[Sequence[str]], room: int) -> list[int]:
     """Return the widths of a table's columns in `room`; columns of several words shrink first.
 
-    If that is not enough, names are broken, in as few columns as can be.
+    If that is not enough, words are broken, in the widest columns first.
     """
     columns = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     words = [_longest_word(column) for column in zip(*cells, strict=True)]
@@ -83,8 +83,8 @@ def column_widths(cells: Sequence[Sequence[str]], room: int) -> list[int]:
 def _share(cells: Sequence[Sequence[str]], columns: list[int]) -> None:
     """Give width that one column does not need to another that could then avoid wrapping.
 
-    A column does not need what leaves its cells with as many lines. The column that lacks least
-    comes first.
+    A column does not need width without which its cells take no more lines. The column that lacks
+    least comes first.
     """
     texts = [*zip(*cells, strict=True)]
     lacks = [max(map(cell_len, text)) - width for text, width in zip(texts, columns, strict=True)]
@@ -153,7 +153,7 @@ def _print_lines(console: Console, lines: Sequence[str], state: PageState = Page
 
 
 def _print_table(console: Console, table: PageTable, width: int) -> None:
-    """Print a table; rows are grouped so that all groups have the same columns."""
+    """Print a table, with notes below their rows; columns have one width in all rows."""
     shown, alike = narrowed(table, width)
     cells = [[plain(cell) for cell in line] for line in cells_of(shown)]
     if table.columns:

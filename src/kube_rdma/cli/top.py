@@ -54,7 +54,7 @@ def top() -> None:
 
 
 class TopPage(Frozen):
-    """The choices of one `top` command: rows, page, output format, interval."""
+    """The choices of one `top` command, such as rows, page and output format."""
 
     chosen: Callable[[TrafficRate], bool]
     made: Callable[[Sequence[TrafficRate], Mapping[str, str]], Page]
@@ -174,7 +174,7 @@ class ClusterTraffic(Frozen):
 async def watch_traffic(
     cluster: Cluster, namespaces: Sequence[str], interval: float
 ) -> AsyncGenerator[ClusterTraffic, None]:
-    """Yield the cluster's traffic every `interval` seconds; raise Refused without an agent."""
+    """Yield the traffic after each pause of `interval` seconds; raise Refused without an agent."""
     before = await _scrapes(cluster, namespaces)
     while True:
         await asyncio.sleep(interval)

@@ -1,7 +1,6 @@
 """`kube-rdma verify`: tests this node's hardware, and measures RDMA from pod to pod.
 
-The self-test is for whoever has cards that nobody else can try; without --yes it only tells what it
-would do.
+Without --yes the self-test only shows its tests.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Participants(Frozen):
 
 
 def check_before(options: VerifyOptions) -> None:
-    """Raise errors of files that are read or written at the end, before anything is measured."""
+    """Raise errors of the files of --against and --svg, before anything is measured."""
     _earlier(options)
     if options.svg is not None:
         output.writable(options.svg)
@@ -133,7 +132,7 @@ def _open_more_files() -> None:
 
 
 def _show(proof: PairProof, options: VerifyOptions, unshown: list[str]) -> None:
-    """Print the result as a page or a document, and write the map."""
+    """Print the result as a page or a document, and write the map of --svg."""
     from kube_rdma.verify.views import proof_document, proof_page
 
     if options.output == "table":

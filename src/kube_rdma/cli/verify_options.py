@@ -201,7 +201,7 @@ def pod_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def verify_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that both commands have, as one value `options`."""
+    """Give a command the options of VerifyOptions, as one value `options`."""
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
@@ -228,7 +228,7 @@ def verify_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _taken(kind: type[T], given: dict[str, Any], **more: Any) -> T:
-    """Return an object of these options, which are removed from `given`, by its fields' names."""
+    """Return an object with the options that its fields name, and take these from `given`."""
     return kind(
         **{name: given.pop(name) for name in kind.__struct_fields__ if name in given}, **more
     )

@@ -3,9 +3,9 @@
     agent: label and annotation on the pod ─► here, every few seconds ─ attach/rules/repair ─►
       eviction (a PodDisruptionBudget may say: not now) ─► Event
 
-A token of a node could end any pod of the cluster if agents evicted by themselves: admission sees
-no node in an eviction. So only the controller's pod may. Two controllers at a time do no harm.
-Namespaces and owners have turns, and a pod that was made for an evicted one waits.
+If agents evicted by themselves, the token of one node could end any pod of the cluster: admission
+sees no node in an eviction. So only the controller evicts. Two controllers at a time do no harm.
+Namespaces and owners of pods take turns, and a pod that replaces an evicted one waits.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     Leadership ─ leads ─┐
     PoolStatusReporter ─┴─► ControllerExporter ◄─ GET ─ adapters/http_server
 
-Every copy answers, and the one that leads alone knows of pools: so nothing is counted twice.
+Every copy answers, but only the leader has series of pools, so no address is counted twice.
 """
 
 from __future__ import annotations

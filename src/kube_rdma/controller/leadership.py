@@ -1,11 +1,11 @@
-"""Work that one copy of a program does at a time: it runs while this copy leads.
+"""Runs work while this copy of a program leads, so that one copy does it at a time.
 
     ElectionLease ─ controller/leadership ─► leads ─► work ─► renewed every four seconds
                                                   └─► cancelled, and ended, when that fails too long
 
-The work of a copy that lost the lead is cancelled before another copy may take it; afterwards it
-stands for election again. A copy that is asked to end gives the Lease back, so that nobody waits
-for it.
+The work of a copy that lost the lead is cancelled before another copy may take the lead. Then the
+copy stands for election again. A copy that is asked to end gives the Lease back, so that nobody
+waits for it.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def own_identity() -> str:
 class Leadership:
     """The part of this copy in the election of a leader.
 
-    `clock` never goes back; `jitter` is for tests.
+    `clock` never goes back; `jitter` spreads the tries of several copies.
     """
 
     def __init__(

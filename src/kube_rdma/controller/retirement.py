@@ -2,10 +2,10 @@
 
     pods ─► install/rules/release ─► DaemonSet deleted ─► its pods are gone
 
-An agent that ends takes back what it wrote at its node, and needs its rights for that. So this
-comes before whatever takes them: Helm's hook, or a person who deletes manifests. An operator's end
-is refused while its drivers run, which it alone unloads node by node. Of the admission webhook that
-controllers once served, what an upgrade without Helm leaves behind is deleted.
+An agent that ends takes back what it wrote at its node, and needs its rights for that. So this runs
+before the rights are deleted: in a hook of Helm, or for a person who then deletes manifests. An
+operator's end is refused while its drivers run, which it alone unloads node by node. Webhook
+configurations that an upgrade without Helm leaves behind are deleted, too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 class WebhookService(msgspec.Struct, frozen=True):
-    """The Service that a webhook names; one with a URL has none."""
+    """The Service that a webhook names; a webhook with a URL names none."""
 
     namespace: str = ""
     name: str = ""
@@ -125,9 +125,9 @@ async def retire_drivers(cluster: Cluster, namespace: str) -> None:
 async def retire_webhook(cluster: Cluster, namespace: str, fullname: str = "") -> None:
     """Delete the webhook configurations that an earlier version of this installation left.
 
-    One of them owns the webhook's Secret, so Kubernetes deletes that too. It needs the verbs get
-    and delete of both by name. The roles of an older chart do not have these: then the log says so.
-    Configurations of another installation with the same name stay.
+    One configuration owns the webhook's Secret, so Kubernetes deletes that too. The verbs get and
+    delete of both configurations are needed; where an older chart's roles lack them, the log says
+    so. Configurations of another installation with the same name stay.
     """
     name = f"{fullname}.{FORMER_WEBHOOK}" if fullname else FORMER_WEBHOOK
     ours = WebhookService(namespace, f"{fullname or 'kube-rdma'}-admission")
@@ -141,7 +141,7 @@ async def retire_webhook(cluster: Cluster, namespace: str, fullname: str = "") -
 
 
 async def available(cluster: Cluster, namespace: str, daemon_set: str) -> None:
-    """Wait until all pods that a DaemonSet wants are available; none may be wanted."""
+    """Wait until all pods that a DaemonSet wants are available, even if it wants none."""
     where = Where(namespace=namespace, fields=f"metadata.name={daemon_set}")
     async with aclosing(cluster.watch(DAEMON_SET, where)) as events:
         async for event in events:

@@ -1,7 +1,7 @@
 """Groups nodes by hardware, proposes an installation, and compares nodes with an installation.
 
-Reports come from agents, so nothing of them gets into a proposal but words of a known form. Nodes
-are taken in the order of their names, so the order in which they are read changes nothing.
+Reports come from agents, so only words of a known form get from them into proposed values and
+NodePolicies. Nodes are sorted by name, so the order in which they are read changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LINKS = {link.value: link for link in LinkLayer}
 _LINK_TYPES = {LinkLayer.ETHERNET: "ether", LinkLayer.INFINIBAND: "infiniband"}
 _WORDS = {LinkLayer.ETHERNET: "RoCE", LinkLayer.INFINIBAND: "InfiniBand"}
 _OF_DRIVERS = {"efa": "EFA", "cxgb4": "iWARP", "erdma": "iWARP"}  # the kernel calls them Ethernet
-# Labels by which groups are told apart: none that a card which fails takes away from its node.
+# Labels by which groups are told apart: a node keeps each of them when a card fails.
 _LABELS = (HARDWARE, LINK_LAYER, RATE, FABRIC)
 _FEWEST_RAILS = 4
 _FASTEST = 1e5  # Gbit/s; what is more is no rate of a port
@@ -92,13 +92,13 @@ def _title(seen: model.Hardware) -> str:
     return ", ".join((*cards, *more, *gpus))
 
 
-# Groups: nodes with the same cards, or nearly the same as more other nodes have.
+# Groups: nodes with the same cards; a node with nearly the same cards joins a larger group.
 
 
 def _groups(nodes: Sequence[model.SeenNode]) -> Mapping[model.Hardware, list[model.SeenNode]]:
     """Return the nodes of each group by the hardware that most of them have, the largest first.
 
-    Of equally many nodes those count that tell more of their cards.
+    Where two kinds of hardware are equally common, the one with more known rates counts.
     """
     variants: dict[model.Hardware, list[model.SeenNode]] = {}
     for node in sorted(nodes, key=lambda one: natural(one.name)):
@@ -116,7 +116,7 @@ def _groups(nodes: Sequence[model.SeenNode]) -> Mapping[model.Hardware, list[mod
 
 
 def _alike(most: model.Hardware, seen: model.Hardware) -> bool:
-    """Decide whether hardware deviates from that of other nodes rather than is of another kind."""
+    """Decide whether hardware has half of most nodes' cards or more, and GPUs just if they do."""
     if bool(most.gpus) is not bool(seen.gpus):
         return False
     return 2 * _common(most, seen) >= len(most.cards)
@@ -128,7 +128,7 @@ def _common(most: model.Hardware, seen: model.Hardware) -> int:
 
 
 def deviations(expected: model.Hardware, seen: model.Hardware) -> Iterator[str]:
-    """Yield a sentence for each card that is not as expected: a card that moved is one."""
+    """Yield a sentence for each card that is not as expected, and for another number of GPUs."""
     before = {card.id: card for card in expected.cards}
     now = {card.id: card for card in seen.cards}
     gone = [card for card in expected.cards if card.id not in now]
@@ -182,7 +182,7 @@ def proposal(nodes: Sequence[model.SeenNode], unreported: Iterable[str] = ()) ->
 
 
 def _merged(groups: Iterable[model.HardwareGroup]) -> list[model.HardwareGroup]:
-    """Return the groups; those with the same cards elsewhere, and the same pool, become one."""
+    """Return the groups; those with equal titles and pools, but different layouts, become one."""
     merged: dict[tuple[str, str], model.HardwareGroup] = {}
     for group in groups:
         key = (group.title, json.dumps(group.pool))
@@ -206,9 +206,9 @@ _PARTS = {"resource": "rdma/vf", "mode": "sriov", "attach": "auto", "selectors":
 
 
 def _values(pools: Sequence[Mapping[str, Any]], *, networks: bool) -> Mapping[str, Any]:
-    """Return the values of the preset that fits; its agents follow NodePolicies alone.
+    """Return the values of the preset that fits, whose agents follow NodePolicies alone.
 
-    Agents of preset efa follow none, and have its one pool.
+    Preset efa needs no NodePolicies: it has its own pool.
     """
     if pools and all(pool == _EFA for pool in pools):
         return {"preset": "efa"}
@@ -255,12 +255,12 @@ def _is_free_part(card: ReportedCard) -> bool:
 
 
 def _ill(seen: Sequence[tuple[str, ReportedCard]]) -> str:
-    """Return why a card cannot be given to pods, if that is so on every node that has it."""
+    """Return why a card cannot be given to pods on any node that has it; "" if it can on one."""
     return seen[0][1].reasons[0] if all(card.reasons for _, card in seen) else ""
 
 
 def _unfit(seen: Sequence[tuple[str, ReportedCard]]) -> str:
-    """Return why a card is not for pods: it is ill on all nodes, or one of them uses it itself."""
+    """Return why a card is not for pods: ill on all nodes, or used by a node itself; else ""."""
     users = [(node, card.carries[0]) for node, card in seen if card.carries]
     return _ill(seen) or (f"{users[0][1]}, on {listed([n for n, _ in users])}" if users else "")
 
@@ -270,7 +270,11 @@ def _pool(
     offered: Sequence[model.HardwareCard],
     others: Sequence[model.HardwareCard],
 ) -> Mapping[str, Any]:
-    """Return the pool of these cards and of no others: in rails if each GPU can have a card."""
+    """Return the pool of these cards and of no others.
+
+    Unless the driver is efa, its mode is `shared` for four or more cards of one kind and as many
+    GPUs or more, else `shared-multi`.
+    """
     if {card.driver for card in offered} == {"efa"}:
         return _EFA
     alike = len({(card.driver, card.link) for card in offered}) == 1
@@ -282,7 +286,10 @@ def _pool(
 def _choice(
     offered: Sequence[model.HardwareCard], others: Sequence[model.HardwareCard]
 ) -> Mapping[str, Any]:
-    """Return the selector that tells cards from others: by link type, by driver, else by name."""
+    """Return the selector that tells cards from others by link type, driver or PCI addresses.
+
+    Where none of these can, it selects all RDMA devices.
+    """
     fields: Mapping[str, Callable[[model.HardwareCard], str]] = {
         "linkTypes": lambda card: _LINK_TYPES.get(card.link, ""),
         "drivers": lambda card: card.driver,
@@ -296,9 +303,9 @@ def _choice(
 
 
 def _selected(group: model.HardwareGroup, nodes: Sequence[model.SeenNode]) -> model.HardwareGroup:
-    """Return the group with the labels that all of its nodes have, if no other node has them all.
+    """Return the group with a selector: labels that all its nodes have, and no other node has all.
 
-    Else it gets one that an administrator has to write.
+    Else its selector is a label that an administrator has to give to the nodes.
     """
     names = frozenset(group.nodes)
     own = [node.labels for node in nodes if node.name in names]
@@ -348,7 +355,7 @@ def differences(
 
 
 def _nearness(seen: model.Hardware, layout: model.Hardware) -> tuple[int, int, bool]:
-    """Return how much a node has of a layout: cards, places of cards, or the same kinds."""
+    """Return how near hardware is to a layout: equal cards and addresses, and if titles agree."""
     names = {card.id for card in seen.cards}
     places = sum(card.id in names for card in layout.cards)
     return _common(layout, seen), places, _title(layout) == _title(seen)
@@ -357,7 +364,7 @@ def _nearness(seen: model.Hardware, layout: model.Hardware) -> tuple[int, int, b
 def _changes(
     proposed: Mapping[str, Any], values: Mapping[str, Any], path: str = ""
 ) -> Iterator[str]:
-    """Yield a sentence for each proposed value that the values of an installation differ from."""
+    """Yield a sentence for each value of an installation that differs from the proposed one."""
     for key, wanted in proposed.items():
         if isinstance(wanted, Mapping):
             yield from _changes(wanted, values[key], f"{path}{key}.")

@@ -1,4 +1,4 @@
-"""Shows a proposal as YAML that Helm, `kube-rdma render` and kubectl take, and differences.
+"""Shows a proposal as YAML for Helm, `kube-rdma render` and kubectl, or differences as lines.
 
 Comments say what is proposed and why, first as a table of the groups. Names and reasons come from
 reports of agents: each comment is one printable line, and YAML quotes the rest.
@@ -56,7 +56,7 @@ def differences_page(differences: Sequence[Deviation]) -> page.Page:
 
 
 def policy(proposal: Proposal, group: HardwareGroup) -> dict[str, Any] | None:
-    """Return the NodePolicy of a group; None where its agents follow none, or have no card."""
+    """Return the NodePolicy of a group; None with preset efa, or without a card for pods."""
     if group.pool is None or proposal.values["preset"] == "efa":
         return None
     selector = {"nodeSelector": group.selector} if group.selector else {}
@@ -82,7 +82,7 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
 
 
 def _summary(proposal: Proposal) -> Iterator[str]:
-    """Yield the table of groups, and the nodes that are in none."""
+    """Yield the table of groups, the nodes that are in none, and groups without a NodePolicy."""
     rows = tuple(page.PageRow(_row(group)) for group in proposal.groups)
     table = page.PageTable(_HEAD, rows, right=(1, 4, 5, 6), whole=True)
     yield from page.page_text(((table,),), _WIDTH).split("\n") if rows else ()

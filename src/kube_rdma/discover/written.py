@@ -1,6 +1,6 @@
-"""Makes nodes of recorded machines, and an installation of files.
+"""Reads nodes from recorded machines, and an installation from files.
 
-Only the parts that nodes are compared with are read; `kube-rdma config check` judges all others.
+Of an installation only NodePolicies and values are read; `kube-rdma config check` judges the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def recorded_node(sysfs: SysfsRoot) -> SeenNode:
 
 
 def written_installation(documents: Sequence[Document]) -> Installed:
-    """Return the installation of files: NodePolicies, and values, the later over the earlier.
+    """Return the installation of files: NodePolicies that record hardware, and merged values.
 
     Raise Refused for values with faults.
     """

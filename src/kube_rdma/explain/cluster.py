@@ -1,7 +1,7 @@
-"""Reads what decides about a pod or a claim at the API server, for `kube-rdma explain`.
+"""Reads at the API server what decides about a pod or a claim, for `kube-rdma explain`.
 
-Each function needs the right to get or list the kinds that it requests. It raises an error for a
-part that may not be read, and explain/evidence notes that.
+Each function needs the right to get or list the kinds that it requests. Without that right it
+raises an error, and explain/evidence notes the error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kube_rdma.model.reports import NodeReport
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
 
 Keep: TypeAlias = Callable[[str, KubeError], None]
-"""Keeps that a part, which is named, was not seen because of an error."""
+"""A function that notes the name of a part that was not seen, and the error that hid it."""
 
 
 class OtherPods(Frozen):
@@ -71,7 +71,7 @@ async def read_node(cluster: Cluster, name: str) -> NodeState | None:
 
 
 def unknown_node(name: str) -> Refused:
-    """Return the Refused for a node that does not exist."""
+    """Return the error for a node that does not exist."""
     return Refused(
         f"there is no node {name}", remedy="Name one of kubectl get nodes", where="--node"
     )
@@ -93,7 +93,7 @@ async def read_report(cluster: Cluster, name: str) -> NodeReport:
 async def offered_pools(cluster: Cluster, keep: Keep) -> tuple[OfferedPool, ...]:
     """Return the pools of all NodePolicies, each with its node selector.
 
-    Those of a policy whose spec has faults are left out, and `keep` is called with its error.
+    The pools of a policy with faults are left out, and `keep` is called with the policy's error.
     """
     policies = _policies((await cluster.see(NODE_POLICY)).objects, keep)
     return tuple(OfferedPool(spec, one.selector) for one in policies for spec in one.pools)
@@ -120,8 +120,8 @@ def _policies(stored: Iterable[Stored[bytes, Any]], keep: Keep) -> Iterator[Clus
 async def claim_world(cluster: Cluster, namespace: str, name: str, node: str | None) -> ClaimWorld:
     """Return a ResourceClaim and all that its allocation depends on, for one node or all nodes.
 
-    That is slices, classes, other claims and nodes; an allocated claim comes alone. Raise Refused
-    for a claim or a node that does not exist.
+    It depends on slices, classes, other claims and nodes; an allocated claim comes alone. Raise
+    Refused if the claim does not exist, or if it is not allocated and the node does not exist.
     """
     stored = await cluster.get(RESOURCE_CLAIM, name, namespace)
     if stored is None:

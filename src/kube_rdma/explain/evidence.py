@@ -3,8 +3,8 @@
     pod or file ─► its node: report, or kernel and records ─► documents that it names ─► PodEvidence
 
 cli/explain calls it. It changes nothing and asks the agent nothing. On the pod's own node,
-where the agent's records lie, they are read and the kernel is asked; elsewhere the NodeReport. Pod,
-records and processes are read by the functions of the doctor.
+where the agent's records lie, they are read and the kernel is asked; elsewhere the NodeReport is
+read. Pod, records and processes are read by the functions of the doctor.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ async def explain_pod(
     """Return the evidence about an existing pod.
 
     Raise Refused where the pod does not exist, or is not on `node`. Where the API server refuses or
-    does not answer, the agent's records on this machine are used. Without records its error is
-    raised.
+    does not answer, the agent's records on this machine are used. Without records of the pod, the
+    error of the API server is raised.
     """
     async with AsyncExitStack() as stack:
         try:
@@ -110,8 +110,8 @@ async def explain_manifest(
 ) -> PodEvidence:
     """Return the evidence about a pod that does not exist yet, planned for `node` if one is named.
 
-    Events of its `owner`, a workload, say why it could not be created. Raise Refused for a node
-    that is not there, Unavailable without an API server.
+    Events of its `owner`, a workload, say why its pods could not be created. Raise Refused for a
+    node that does not exist, Unavailable without an API server.
     """
     async with opener() as cluster:
         reader = _EvidenceReader(cluster, places)
@@ -127,8 +127,8 @@ async def explain_manifest(
 async def not_created(cluster: Cluster, namespace: str, owner: str) -> str:
     """Return the last Event that says why pods of a workload cannot be created.
 
-    The Event is of the workload itself, its ReplicaSet or Job. Return "" where a pod was created
-    since, and where Events may not be read.
+    The Event is of the workload, or of a ReplicaSet or Job whose name begins with the workload's.
+    Return "" where a pod was created since, and where Events may not be read.
     """
     reasons = ("FailedCreate", "SuccessfulCreate")
     with suppress(Refused):
@@ -145,7 +145,7 @@ async def read_claim(
 ) -> ClaimWorld:
     """Return a claim and all that its allocation depends on, for one node or all nodes.
 
-    Raise Refused for a claim or a node that does not exist.
+    Raise Refused as `claim_world` of explain/cluster does.
     """
     async with opener() as cluster:
         return await objects.claim_world(cluster, namespace, name, node)
@@ -197,8 +197,7 @@ class _EvidenceReader:
     async def judged(self, evidence: PodEvidence) -> PodEvidence:
         """Add the meaning of annotations and networks, and the Findings of the admission rules.
 
-        The pools are the node's. Without a node they are the pools of all NodePolicies, as far as
-        the pod can come to their nodes. A network of another tenant is refused.
+        The admission rules get the node's pools, or without a node those of all NodePolicies.
         """
         cluster, reader = self._cluster, self._reader
         exact = evidence.basis is not None and evidence.basis.exact
@@ -225,7 +224,8 @@ class _EvidenceReader:
     async def _alone(self, name: str) -> NodeBasis | None:
         """Return a node without its pods; None where nothing is known of it.
 
-        This machine's node comes from its kernel, any other one from its NodeReport.
+        This machine's node comes from the kernel where that can be asked, others from a NodeReport,
+        else from the Node object.
         """
         cluster, reader = self._cluster, self._reader
         state = await reader.asked("the Node object", lambda: objects.read_node(cluster, name))
@@ -266,8 +266,8 @@ async def _claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | N
 def _records(state: Path, pod: PodName, uid: str = "") -> Records:
     """Return the attachments and the bindings that the agent of this machine recorded for a pod.
 
-    Each is None where there is no record or it cannot be read. With `uid` only records of the pod
-    with that uid count.
+    Each is None without a record of the pod; both are None if a folder cannot be read. With `uid`
+    only records of the pod with that uid count.
     """
     try:
         attachments = recorded(state, pod, uid)

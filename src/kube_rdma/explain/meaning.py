@@ -1,6 +1,6 @@
 """Says what a pod's annotations mean, whatever source has the documents that they name.
 
-networks.py hands in the documents of a cluster, recorded.py those of files.
+networks.py hands in the documents of a cluster, recorded.py the documents of files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads the documents of a cluster that a pod's annotations name, as the agent reads them.
 
-explain/evidence calls it, and meaning.py says what they mean. attach/annotated_networks decides
-which document a name stands for; here it looks for them.
+explain/evidence calls it, and explain/meaning says what the annotations mean. The rules of
+attach/annotated_networks decide which document a name stands for, and look it up here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Collects the evidence of a pod of a file, on a node of files, with files for a cluster.
+"""Collects the evidence about a pod in a file: its node and its cluster are files too.
 
     pod, files of pools and networks ─► WrittenCluster ─┐
     node of files ─► survey ─► what its agent would report ─┴─► PodEvidence
@@ -36,7 +36,7 @@ _NO_CLUSTER = NotSeen("labels, taints and other pods", "no cluster is asked with
 class _WrittenNetworks:
     """The networks that files describe, as a ListedNetworks.
 
-    A node of files has no CNI configuration.
+    A recorded node has no CNI configuration.
     """
 
     def __init__(self, written: WrittenCluster) -> None:
@@ -64,7 +64,7 @@ class _WrittenNetworks:
 
 
 def _with_mtus(node: NodeBasis, tree: SysfsTree) -> NodeBasis:
-    """Add the MTUs that a recorded sysfs has for a node's interfaces, for no NodeReport has any."""
+    """Add the MTUs of a node's interfaces from its recorded sysfs, as no NodeReport has any."""
     links = (
         replace(one, mtu=tree.number(f"class/net/{one.name}/mtu") or one.mtu)
         for one in node.host.links

@@ -2,7 +2,7 @@
 
 What is in the way stands first, so that the first lines name cause and remedy. The other parts
 follow in the order in which things happen: asked, granted, Steps, seen by programs; then notes on
-the sources of all this. Marks are those of doctor/views.
+the sources of all this.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def why_page(about: str, symptom: str, causes: _Clues, not_seen: Sequence[NotSee
 def why_document(
     about: str, symptom: str, causes: _Clues, not_seen: Sequence[NotSeen]
 ) -> dict[str, object]:
-    """Return the causes as JSON values. Keys are stable: they are added to, never renamed."""
+    """Return the causes as JSON values. Keys are stable: new ones may come, none is renamed."""
     found = [
         json_object(one, "code", "severity", "cause", about=one.subject, evidence=one.problem)
         | {"fix": one.remedy, "source": source}

@@ -44,7 +44,7 @@ def kinds() -> Mapping[str, ObjectKind[None, None]]:
 async def read_workload(
     cluster: Cluster, kind: ObjectKind[None, None], namespace: str, name: str
 ) -> tuple[Document, PodName | None]:
-    """Return a workload and its first pod by phase, Pending before all others; None without one.
+    """Return a workload and its first pod by phase, Pending before all; None if it has no pod.
 
     Raise Refused where there is no such workload.
     """

@@ -1,7 +1,7 @@
 """Finds the pods of files, or of a workload of the cluster, each by the name of its object.
 
 cli/explain calls it with all documents of a file. The pods are found and read as `config check`
-finds them, so what that takes can be explained too.
+finds them, so each pod that `config check` judges can be explained.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def written_pods(
 
 
 def chosen(pods: Sequence[WrittenPod], name: str, where: str) -> tuple[WrittenPod, ...]:
-    """Return the pods of an object KIND/NAME, or one KIND/NAME:PART; raise Refused without any."""
+    """Return the pods of KIND/NAME, one KIND/NAME:PART, or all for ""; raise Refused if none."""
     keys = ((one, one.title.lower()) for one in pods)
     found = [one for one, key in keys if name.lower() in ("", key, key.partition(":")[0])]
     if not found:

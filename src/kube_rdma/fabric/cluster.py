@@ -27,7 +27,7 @@ async def cables(cluster: Cluster) -> Mapping[str, NodeCables]:
 
 
 def stored_cables(stored: StoredReport) -> NodeCables:
-    """Return the cables of a node by its NodeReport; one without a status has no ports."""
+    """Return the cables of a node from its NodeReport; a report without status has no ports."""
     return NodeCables.of(stored.name, stored.status, stored.spec.cabling)
 
 
@@ -36,7 +36,7 @@ async def expect(
 ) -> None:
     """Write which cables a node is to have.
 
-    Raise Refused where somebody else wrote others, unless `force` takes the field from them.
+    Raise Refused where somebody else wrote other cables, unless `force` takes the field over.
     """
     wanted = Wanted(node, spec=NodeReportSpec(cabling))
     request = replace(

@@ -1,10 +1,9 @@
-"""Keeps which switch port each port of the node's pools is plugged into, by LLDP.
+"""Knows by LLDP which switch port each port of the node's pooled cards is plugged into.
 
-The loop of role plugin hands in each look (`look`), which says where the ports are; `run` opens a
-socket for each interface and closes it again. A frame wakes the agent once. The agent looks at the
-node again only when another neighbour is known, and only then the NodeReport is written. A card
-that is given to a pod takes its interface along, but not its cable: the neighbour holds until the
-card is back.
+The agent's loop hands in each survey (`look`), which says where the ports are; `run` opens a socket
+for each interface and closes it again. A frame that repeats what is known causes neither a look at
+the node nor a write of its NodeReport. An interface that moves into a pod takes no cable along, so
+its neighbour holds until the interface is back.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from kube_rdma.model.survey import Survey
 
 
 class Neighbours:
-    """The neighbours of the ports of a node's pools; `changed` is called when others are known.
+    """The neighbours of the ports of pooled cards; `changed` is called when they change.
 
-    `opened` opens the socket of an interface and raises OSError, `flags` returns the private flags
-    of its driver, `keep` keeps the neighbours for others; all are called in a thread.
+    `opened` opens the socket of an interface and may raise OSError. `flags` returns the private
+    flags of its driver, and `keep` writes the neighbours down for other programs.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class Neighbours:
     ) -> None:
         self.changed: Callable[[], None] = lambda: None
         self._opened, self._flags, self._keep = opened, flags, keep
-        self._kept: Mapping[str, str] | None = None  # not known: an agent before may have left some
+        self._kept: Mapping[str, str] | None = None  # None: an earlier agent may have left some
         self._places: Mapping[PortKey, PortPlace] = {}
         self._told: Mapping[PortKey, KnownNeighbour] = {}
         # By interface:
@@ -53,7 +52,7 @@ class Neighbours:
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self, pools: Sequence[Pool], survey: Survey) -> Mapping[PortKey, KnownNeighbour]:
-        """Note where the ports of pools are now; return what is known of each."""
+        """Note where the ports of pools are now; return what is known of each port's neighbour."""
         cards = [card for pool in pools for card in pool.cards]
         self._places = lldp.places(cards, survey.functions, self._places)
         self._wanted = {
@@ -100,7 +99,7 @@ class Neighbours:
         return found
 
     async def _expire(self) -> None:
-        """End what is known of interfaces whose time is over."""
+        """Forget neighbours that sent no frame in time, and listen again where a port was deaf."""
         now = _now()
         for name in [name for name, port in self._ports.items() if port.until <= now]:
             flags = await asyncio.to_thread(self._flags, name)
@@ -110,9 +109,9 @@ class Neighbours:
                 self._ports[name] = lldp.expired(port, now, hint)
 
     async def _exchange(self) -> None:
-        """Close the sockets of interfaces that are not to be heard, and open missing ones.
+        """Close the sockets of interfaces that need none any more, and open missing ones.
 
-        A socket follows its interface under another name, and loses one that leaves or ends.
+        A socket whose interface was renamed or has left the node is closed too.
         """
         wanted = {n for n in self._here if self._ports[n].unheard is not lldp.Unheard.RESTLESS}
         for name, one in tuple(self._sockets.items()):
@@ -131,7 +130,7 @@ class Neighbours:
                 asyncio.get_running_loop().add_reader(one.fileno(), self._hear, name)
 
     async def _share(self) -> None:
-        """Keep the neighbours for others if they are other ones."""
+        """Hand the neighbours to `keep` if they have changed."""
         heard = ((key, one.neighbour) for key, one in self._told.items() if one.neighbour)
         kept = {f"{device}/{port}": str(switch) for (_, device, port), switch in heard}
         if kept != self._kept:
@@ -140,7 +139,7 @@ class Neighbours:
                 await asyncio.to_thread(self._keep, kept)
 
     def _hear(self, name: str) -> None:
-        """Receive a frame."""
+        """Receive a frame on an interface; wake `run` if it changes what is known of the port."""
         frame, before = self._sockets[name].receive(), self._ports.get(name)
         if frame is None or before is None:
             return
@@ -150,7 +149,7 @@ class Neighbours:
         self._arm()
 
     def _arm(self) -> None:
-        """Wake `run` when the first of all interfaces is due."""
+        """Set the timer that wakes `run` when the first interface's time is over."""
         if self._timer:
             self._timer.cancel()
         due = min((port.until for port in self._ports.values()), default=inf)

@@ -2,9 +2,9 @@
 
     NodeReports, labels of nodes ─► wake ─► one look: rules ─► one patch for a node that differs
 
-A part of the controller, done by the copy that leads. A node whose neighbours change counts once
-they have been the same for a while, so that switches that come and go every second write nothing.
-Level-triggered: what was written and told stands on the node, so a new leader repeats nothing.
+The leading copy of the controller runs it. A node's new neighbours count once they have been the
+same for a while, so that a flapping switch causes no writes. The node's annotations say
+which labels were written and which faults were reported, so a new leader repeats nothing.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from kube_rdma.model.kubernetes import LabelChange, NodeState, cut
 
 Change: TypeAlias = Callable[[NodeState], LabelChange | None]
 
-_FEW = 3  # writes that fail, and the others have to wait: a right is missing, or the server is away
+_FEW = 3  # failed writes after which the others wait: a right is missing, or the server is away
 
 log = structlog.get_logger()
 
 
 class FabricTiming(Frozen):
-    """The seconds between looks at the fabric's cables."""
+    """The waits of FabricNodes, in seconds."""
 
     # A switch sends LLDP every 30 s (IEEE 802.1AB, msgTxInterval): what is plugged in is heard
     # within one interval, and counts before the second one ends.
@@ -55,9 +55,9 @@ class FabricTiming(Frozen):
 
 
 class FabricNodes:
-    """The part of the controller that keeps labels of leaves, and tells faults of cables.
+    """The part of the controller that keeps labels of leaves, and reports wrong cables.
 
-    `labels` is the value controller.nodeLabels, but not `leave`.
+    `labels` is the value controller.nodeLabels; with `leave` this part does not run.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class FabricNodes:
         self._notices = Notices()
 
     async def run(self) -> None:
-        """Write what differs at every change, until cancelled; wait for an absent API server."""
+        """Write labels and annotations after changes until cancelled; wait for the API server."""
         mirrors: tuple[Mirror[Any], ...] = (self._reports, self._nodes)
         async with asyncio.TaskGroup() as tasks:
             await follow_all(tasks, self._cluster, self._timing.pause, *mirrors)
@@ -91,7 +91,7 @@ class FabricNodes:
                 await has_happened(self._wake, max(0.0, min(waits)) if waits else None)
 
     async def look(self) -> bool:
-        """Write what each node lacks; return False if a write failed."""
+        """Write what differs in labels and annotations of nodes; return False if a write failed."""
         for name in [name for name in self._since if self._due(name) <= self._clock()]:
             del self._since[name]
             self._settled[name] = self._reports.values[name].ports
@@ -105,7 +105,7 @@ class FabricNodes:
         return not failures
 
     def _changes(self) -> Iterator[tuple[str, Change]]:
-        """Yield for each node of which enough is known what makes it as it should be."""
+        """Yield each node to judge, with the function that returns its change."""
         nodes = self._nodes.values
         if self._labels == "remove":
             yield from ((name, partial(rules.label_change, labels={}, leaves={})) for name in nodes)
@@ -127,7 +127,7 @@ class FabricNodes:
             yield name, partial(rules.label_change, labels=labels, leaves=leaves, faults=told)
 
     async def _write(self, name: str, change: Change) -> bool:
-        """Write what a node lacks, and an Event if its faults are others; return False if not."""
+        """Write a node's change, and an Event if its faults changed; return False on failure."""
         try:
             made = await Nodes(self._cluster).relabel(name, change)
         except Conflict:
@@ -165,5 +165,5 @@ class FabricNodes:
 
 
 def _judged(stored: Stored[Any, Any]) -> NodeState:
-    """Return what is judged of a node: its status changes all the time."""
+    """Return a node's labels and annotations, without the status, which changes all the time."""
     return NodeState(stored.name, labels=stored.labels, annotations=stored.annotations)

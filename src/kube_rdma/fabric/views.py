@@ -1,7 +1,7 @@
-"""The cables of a cluster for people and programs: `kube-rdma fabric`.
+"""Shows the cables of a cluster to people and programs: `kube-rdma fabric`.
 
-Faults come first, then nodes, of which those that are alike are one row. The picture has a row for
-each node, a column for each leaf, and a dot where cables join the two.
+Faults come first, then nodes; more than a few nodes that are alike have one row. The picture has a
+row for each node, a column for each leaf, and a dot where cables join the two.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kube_rdma.model.fabric import CableFault, NodeCables
 from kube_rdma.model.finding import Finding
 
 Told: TypeAlias = Sequence[tuple[CableFault, Finding]]
-"""Faults with what people are told of each."""
+"""The faults of cables, each with the Finding that people read."""
 
 _NONE, _WELL, _ILL, _ADVICE, _UNKNOWN = "-", "✓", "✗", "!", "?"
 _NODES = ("", "NODE", "HEARD", "ACCEPTED", "LEAVES")
@@ -45,7 +45,7 @@ def fabric_page(nodes: Sequence[NodeCables], told: Told, *, ports: bool = False)
 
 
 def accepted_page(nodes: Sequence[NodeCables], *, dry: bool) -> page.Page:
-    """Return how many cables were accepted, or would be, and of which ports nothing is expected."""
+    """Return how many cables are accepted, or would be (`dry`), and which ports hear no switch."""
     count = page.counted(sum(len(node.expected) for node in nodes), "cable")
     verb = "would be" if dry else "are"
     lines = [page.Sentence(f"{count} of {page.counted(len(nodes), 'node')} {verb} accepted.")]
@@ -65,7 +65,7 @@ def fabric_document(nodes: Iterable[NodeCables], told: Told) -> dict[str, object
 
 
 def _node_rows(nodes: Sequence[NodeCables], told: Told) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of nodes, those with a fault first; many that are alike are one row."""
+    """Yield the rows of nodes, healthy ones last; more than a few that are alike have one row."""
     marks = {node: _ADVICE for fault, _ in told for node in fault.nodes}
     marks |= {node: _ILL for fault, one in told if one.is_error for node in fault.nodes}
     rows = defaultdict(list)
@@ -106,7 +106,7 @@ _TONES = (
 
 
 def fabric_svg(nodes: Sequence[NodeCables], told: Told, title: str) -> str:
-    """Draw nodes, leaves and the cables between them as SVG, nodes of common leaves together."""
+    """Draw nodes, leaves and the cables between them as SVG, nodes in the order of leaves."""
     faulty = [cable for fault, _ in told for cable in fault.cables]
     wrong = {(cable.node, cable.seen.switch) for cable in faulty if cable.seen}
     missing = {(c.node, c.expected.switch) for c in faulty if c.expected} - wrong

@@ -30,7 +30,7 @@ Announcements = Callable[[], AbstractAsyncContextManager[AsyncIterator[object]]]
 
 
 class KernelSources(Frozen):
-    """The functions by which the kernel is asked; they block and are called in a thread."""
+    """The functions by which the kernel is asked; all but `announcements` block."""
 
     survey: Callable[[], Survey]
     # By what they are about; one may raise OSError when it is entered.
@@ -97,7 +97,7 @@ def look(kernel: KernelSources) -> tuple[Survey, frozenset[str]]:
 
 
 def fabric_ports(survey: Survey | None) -> tuple[PortReading, ...]:
-    """Return the states of a Survey's InfiniBand ports: the kernel announces no change of them."""
+    """Return the states of a Survey's InfiniBand ports."""
     return tuple(
         PortReading(device.name, port.number, port.state, port.physical_state)
         for device in (survey.devices if survey else ())

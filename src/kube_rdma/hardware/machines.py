@@ -46,7 +46,7 @@ def machine(name: str) -> RecordedText:
 
 
 def unknown(name: str, where: str = "--sysfs") -> Refused:
-    """Return the Refused for an unknown machine; `where` names the option or field."""
+    """Return the error for an unknown machine; `where` names the option or field."""
     from kube_rdma.lib.text.faults import near
 
     every = (*names(WELL), *names(FAULTY))

@@ -20,7 +20,7 @@ from kube_rdma.model.survey import Survey
 
 
 def survey_at(sysfs: SysfsRoot | None, own: Callable[[], Mapping[str, str]] = dict) -> Survey:
-    """Return the Survey of a sysfs tree, or of this node for None; raise Refused for no sysfs.
+    """Return the Survey of a sysfs tree, or of this node for None; raise Refused for any other.
 
     `own` returns this node's addresses, as take_survey takes them. For a tree the running kernel is
     not asked: the tree has what netlink said when it was recorded.

@@ -1,7 +1,7 @@
 """Takes the Survey: joins what sysfs shows with what RDMA netlink and routing netlink say.
 
 The agent takes one whenever the kernel announces a change, `kube-rdma devices` takes one and shows
-it. Taking one reads some thousand small files: call it in a thread from async code.
+it. Taking one reads many small files: call it in a thread from async code.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Own = Callable[[], Mapping[str, str]]
 def take_survey(*, brief: bool = False, own: Own = dict) -> Survey:
     """Return the Survey of this node: its RDMA devices, GPUs and PCI functions.
 
-    `own` are the addresses whose interfaces the node cannot do without, beside its default routes.
-    A kernel without RDMA netlink is a fault in the Survey, for that is how the node is.
+    `own` returns the addresses whose interfaces the node cannot do without, beside those of default
+    routes. A kernel without RDMA netlink is a fault in the Survey.
     """
     survey = with_links(read_survey(_SYSFS, brief=brief), read_links)
     return _with_own(with_routes(survey, _SYSFS, rtnl_read.read_default_routes), own())
@@ -87,9 +87,9 @@ Devices = tuple[tuple[Device, ...], str | None]
 
 @dataclass
 class SurveyCache:
-    """The last Survey of the node. All methods block: call them in a thread.
+    """The last Survey of the node. `take` and `last` block: call them in a thread.
 
-    The other functions read anew what changes more often than the rest.
+    `mode`, `routes` and `devices` read anew what changes more often than the rest.
     """
 
     survey: Callable[[], Survey] = take_survey
@@ -111,7 +111,7 @@ class SurveyCache:
     def last(self, *, leaving: bool) -> Survey:
         """Return the kept Survey, with the current RDMA namespace mode.
 
-        It is taken first if there is none. `leaving` says that a card may be given away: the
+        A Survey is taken first if none is kept. `leaving` says that a card may be given away: the
         default routes are then current too.
         """
         survey = self._last or self.take()

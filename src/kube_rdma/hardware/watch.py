@@ -1,9 +1,9 @@
 """Runs `kube-rdma devices --watch`: looks again whenever the kernel says that something happened.
 
-It stands between the kernel's events (which never say what is true now), the survey, and the
-comparison of two surveys in hardware/views/changes. A worker of the kernel rewrites a GID table
-some time after the address that causes it was announced. Therefore the last look of a burst is
-followed by one more. Nothing else is polled.
+It stands between the kernel's events, the survey, and the comparison of two surveys in
+hardware/views/changes. A worker of the kernel rewrites a GID table some time after the address that
+causes it was announced. Therefore the last look of a burst is followed by one more. Nothing else is
+polled.
 """
 
 from __future__ import annotations

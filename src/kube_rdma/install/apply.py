@@ -1,6 +1,6 @@
-"""Installs on a cluster what Helm would: looks first, writes then, and tries the image.
+"""Installs on a cluster what Helm would: looks first, tries the image if asked, then writes.
 
-cli/install runs it. Who looks changes nothing: the API server says by dry runs what it would store.
+cli/install runs it. A look changes nothing: the API server says by dry runs what it would store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kube_rdma.model import install
 from kube_rdma.model.migrate import PluginDaemonSet
 
 Neighbours = tuple[tuple[PluginDaemonSet, ...], tuple[str, ...]]
-"""DaemonSets for RDMA cards, and Deployments of NVIDIA's operator."""
+"""DaemonSets for RDMA cards, kube-rdma's own too, and names of NVIDIA's operator's Deployments."""
 
 _BETWEEN = 0.5  # seconds between two looks
 _SERVED = 120  # looks until a new definition is served; several API servers take about five s
@@ -67,9 +67,9 @@ async def look(
 async def _seen(
     cluster: Cluster, release: install.ChartRelease, wanted: install.Json
 ) -> install.ClusterObject:
-    """Return an object beside that of the cluster, and what the API server would make of it.
+    """Return a wanted object, that of the cluster, and what the API server would store.
 
-    Of a new object whose namespace may be new too, the user's rights are asked alone.
+    For a new object in a namespace, which may be new too, only the user's rights are checked.
     """
     found, made, owner = None, None, ""
     try:
@@ -99,7 +99,7 @@ async def write(
 ) -> None:
     """Apply what a plan makes and changes, in its order; `written` gets each object.
 
-    Raise the error of the first one that is refused. Kinds are served before others need them.
+    Raise the error of the first object that is refused. Wait until each new kind is served.
     """
     for document in plan.wanted:
         stored = await objects.apply(cluster, document)
@@ -124,8 +124,8 @@ async def try_image(
 ) -> str:
     """Run the release's image in a pod, delete the pod, and return the node that ran it.
 
-    Raise Refused where the image cannot be pulled or is another program's, Unavailable where no
-    node has run it after two minutes.
+    Raise Refused where the image cannot be pulled or its program fails, Unavailable where no node
+    has run it after two minutes.
     """
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": release.namespace}}
     has_space = await objects.found(cluster, space)
@@ -150,7 +150,7 @@ async def try_image(
 
 
 def _node_with(image: str, pod: FullPod) -> str:
-    """Return the node that has run the image, "" while that is open; raise Refused if it fails."""
+    """Return the node that has run the image, "" until it has; raise Refused if it fails."""
     status, node = status_of(pod), pod.spec.node_name
     states = [one.state for one in status.container_statuses]
     waits = next((one.waiting for one in states if one.waiting), None)

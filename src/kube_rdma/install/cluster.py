@@ -1,7 +1,7 @@
 """Reads and writes the objects of an installation at the API server, whatever their kind.
 
-They are applied on the server as Helm 4 does it, in its name: then Helm owns the fields when it
-takes the release over, and can change them. Helm 3 asks for no owners.
+Objects are applied on the server in the name of Helm 4's field manager. So Helm can change their
+fields once it takes the release over. Helm 3 looks at no owners of fields.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def found(cluster: Cluster, document: Json) -> Json | None:
 async def apply(cluster: Cluster, document: Json, *, dry: bool = False) -> Json:
     """Apply a document on the server, and return the object; a `dry` run stores nothing.
 
-    Raise Refused where others own a field of it.
+    Raise Refused where another field manager owns a field and the document has another value.
     """
     request = replace(
         request_for("patch", document),

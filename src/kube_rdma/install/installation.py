@@ -3,7 +3,7 @@
 values files, --set ─► checked (documents) ─► merged, filled (rules) ─┬─► `kube-rdma render`
                                                                       └─► apply: `kube-rdma install`
 
-kube_rdma_tools/chart writes the Helm chart of the same blueprints and values.
+A blueprint is a manifest with holes for values; kube_rdma_tools/chart makes the Helm chart of them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def blueprints() -> Mapping[str, list[Blueprint]]:
 
 
 def read_values(path: Path) -> Document:
-    """Return the values in a file, unchecked; raise Refused if the file cannot be read."""
+    """Return the values in a file, unchecked; raise Refused if it cannot be read as YAML."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -105,7 +105,7 @@ def assigned(texts: Sequence[str], below: Sequence[Document], where: str = "--se
 
 
 def _layer(value: Any, where: str) -> Document:
-    """Return values without places in a text; `where` names the option in messages."""
+    """Return values as a layer without places in a text; `where` names the option in messages."""
     read = reader.read(b"{}", where)
     return replace(read, value=value, values={(): read.values[()]}, keys={})
 
@@ -164,9 +164,9 @@ def objects(
 ) -> tuple[dict[str, Any], ...]:
     """Return the Kubernetes objects of an installation, of one part or of all.
 
-    Later layers win over earlier ones. Without `preset` the last layer that names one chooses it,
-    else it is the preset default. Raise Refused with every fault of a layer, or of the agent's
-    configuration in them. Raise it also where workloads are wanted and no image is named.
+    Later layers win over earlier ones. Without `preset`, the last layer that names a preset chooses
+    it, else the preset is `default`. Raise Refused with every fault of a layer, or of the agent's
+    configuration. Raise Refused also where workloads are wanted and no image is named.
     """
     every = blueprints()
     return _filled(all_values(layers, preset), {part: every[part]} if part else every)

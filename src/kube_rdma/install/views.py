@@ -29,7 +29,7 @@ _Dumper.add_representer(str, _text)
 
 def manifests(objects: Iterable[dict[str, Any]]) -> str:
     """Return all objects as YAML text, separated by lines of dashes."""
-    plain = json.loads(json.dumps(list(objects)))  # nothing twice: YAML would refer to it
+    plain = json.loads(json.dumps(list(objects)))  # no shared parts: YAML would write references
     is_printable = json.dumps(plain, ensure_ascii=False).isprintable()
     return yaml.dump_all(
         plain, Dumper=_Dumper, sort_keys=False, width=_WIDTH, allow_unicode=is_printable
@@ -42,7 +42,7 @@ _HEAD = ("KIND", *(act.upper() for act in Act))
 
 
 def plan_page(plan: InstallPlan, *, is_done: bool = False) -> page.Page:
-    """Return the page of an installation: what is or would be written, and what to know first."""
+    """Return the page of an installation: what was or will be written, and what to know first."""
     release, count = plan.sight.release, len(plan.sight.nodes)
     said = "Installed" if is_done else "Nothing was changed yet"
     where = f"preset {release.preset} in namespace {release.namespace}, release {release.name}"

@@ -1,6 +1,6 @@
 """Answers Prometheus: gathers the agent's facts, has the counters read, and writes the text.
 
-    loop ─ looked ─► Exporter ◄─ GET ─ adapters/http_server: anybody, so without names of pods
+    loop ─ looked ─► Exporter ◄─ GET ─ adapters/http_server: anybody; names of pods by option
                         ▲───── exec ── adapters/metrics/local: `kube-rdma top`, with them
     kubelet: who holds what ─┐
     kernel: counters ────────┴ metrics/rules ─► series ─► adapters/metrics/exposition

@@ -1,7 +1,6 @@
 """Durations of the agent's acts: counted where they happen, read at a scrape.
 
-The programs that attach networks and bind devices have one and need not know whether anybody asks.
-Counting costs some microseconds and no memory that grows.
+The code that attaches networks to pods has a Stopwatch, and need not know whether anybody asks.
 """
 
 from __future__ import annotations

@@ -126,14 +126,14 @@ def top_document(rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> dict
 
 
 def _state(row: TrafficRate) -> PageState:
-    """Return the state of a row: healthy if its port is active, unhealthy if not."""
+    """Return whether a row's port is active (healthy) or not; NONE if that is unknown."""
     if row.now.state is None:
         return PageState.NONE
     return PageState.HEALTHY if row.now.state == _ACTIVE else PageState.UNHEALTHY
 
 
 def _further(rows: Sequence[TrafficRate]) -> Block:
-    """Return a sentence that counts hidden rows, and those of them with bad ports or errors."""
+    """Return a sentence that counts hidden rows, if any, and how many have bad ports or errors."""
     if not rows:
         return ()
     states = (row.now.state for row in rows if row.now.state not in (None, _ACTIVE))

@@ -1,4 +1,4 @@
-"""Plans the way from another device plugin to kube-rdma, and makes a node's part of it.
+"""Plans the way from another device plugin to kube-rdma, and a node's way to claims.
 
 Only cli imports it.
 """

@@ -67,7 +67,7 @@ async def nodes(cluster: Cluster, mark: str) -> tuple[model.MigratingNode, ...]:
 
 
 async def holders(cluster: Cluster) -> tuple[model.HolderPod, ...]:
-    """Return the unfinished pods on nodes that ask for extended resources."""
+    """Return the unfinished pods that are on a node and ask for extended resources."""
     return tuple(
         model.HolderPod(each.namespace, each.name, each.spec.node_name, resources)
         for each in await cluster.list(kinds.FULL_POD)
@@ -119,7 +119,7 @@ async def reported_pools(cluster: Cluster, node: str) -> Mapping[str, str] | Non
 
 
 async def node(cluster: Cluster, name: str, mark: str) -> tuple[model.MigratingNode, str] | None:
-    """Return a node with its label `mark`, and its kubelet's version; None without the node."""
+    """Return a node with the value of label `mark`, and its kubelet's version; None without it."""
     stored = await cluster.get(NODE, name)
     if stored is None:
         return None
@@ -128,7 +128,7 @@ async def node(cluster: Cluster, name: str, mark: str) -> tuple[model.MigratingN
 
 
 async def sharing_pods(cluster: Cluster, node: str) -> tuple[model.SharingPod, ...]:
-    """Return the unfinished pods of a node that ask for extended resources."""
+    """Return a node's unfinished pods that ask for extended resources."""
     stored = await cluster.list(_SHARING_POD, Where(fields=f"spec.nodeName={node}"))
     pods = (_sharing(each) for each in stored if not (each.status and each.status.is_over))
     return tuple(pod for pod in pods if pod.asked)

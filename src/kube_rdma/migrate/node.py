@@ -1,7 +1,7 @@
 """Reads the evidence of `kube-rdma migrate`: the plugins of a cluster, their owners and resources.
 
-cli/migrate runs it. It only reads. A right that is missing for a needed part refuses it by name,
-for a plan that knows half of a cluster would do harm.
+cli/migrate runs it. It only reads. Where a right for a needed part is missing, it refuses and names
+the right. A plan that knows half of a cluster would do harm.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ async def look(cluster: Cluster, options: model.MigrationOptions) -> model.Migra
     faults: list[Refused] = []
 
     async def needed(read: Callable[[Cluster], Awaitable[tuple[T, ...]]]) -> tuple[T, ...]:
-        """Read one part of the cluster; return () where its kind is not installed, or on a Refused.
+        """Read one part of the cluster; return () where its kind is not installed, or on a refusal.
 
-        A Refused is kept in `faults`.
+        A refusal is kept in `faults`.
         """
         try:
             return await read(cluster)
@@ -78,7 +78,7 @@ async def look(cluster: Cluster, options: model.MigrationOptions) -> model.Migra
 async def neighbours(
     cluster: Cluster,
 ) -> tuple[tuple[model.PluginDaemonSet, ...], tuple[str, ...]]:
-    """Return the DaemonSets that serve RDMA cards and NVIDIA's operator's ready Deployments."""
+    """Return DaemonSets that serve RDMA cards, and ready Deployments of NVIDIA's operator."""
     seen = map(_judged, await objects.daemon_sets(cluster))
     plugins = tuple(one for one in seen if one.is_ours or serves_cards(one))
     return plugins, await objects.operators(cluster)

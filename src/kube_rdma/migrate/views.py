@@ -1,8 +1,8 @@
 """Shows a way to kube-rdma or to claims, for people and programs: `kube-rdma migrate`.
 
-The text is a shell script that is meant to be pasted step by step: what is not a command is a
-comment, and no command is indented, for here-documents end at the first column. What others wrote,
-as an image or a version, ends no line: a page makes one line of it, and commands quote it.
+The text is a shell script that is meant to be pasted step by step. What is not a command is a
+comment. No command is indented, for here-documents end at the first column. Text of others,
+such as an image's name, cannot end a line: a page makes one line of it, and commands quote it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def plan_page(plan: model.TakeoverPlan) -> Page:
 
 
 def plan_document(plan: model.TakeoverPlan) -> dict[str, object]:
-    """Return the plan as JSON values. Keys are stable: they are added to, never renamed."""
+    """Return the plan as JSON values. Keys are stable: new ones may come, none is renamed."""
     source = plan.source
     return {
         "start": source.start.value if source else None,
@@ -79,7 +79,7 @@ def node_plan_page(plan: model.ServingPlan) -> Page:
 
 
 def node_plan_document(plan: model.ServingPlan) -> dict[str, object]:
-    """Return the node's plan as JSON values. Keys are stable: they are added to, never renamed."""
+    """Return a node's plan as JSON values. Keys are stable: new ones may come, none is renamed."""
     view = plan.view
     return {
         "node": view.node.name,

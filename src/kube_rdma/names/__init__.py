@@ -1,12 +1,12 @@
 """Gives the RDMA addresses of pods DNS names, by EndpointSlices of Services without selector.
 
-An address counts only if the pod cannot have made it up: a name must not lead into another
-namespace (CVE-2021-25740). Addresses stand in a pod's annotation. With `admission.install` only the
-agent of the pod's node may write it; without, or before, everybody who may edit the pod. So an
-address of an IPPool is the pod's own if the IPBlocks say that its node holds it. One that a
-ResourceClaim's status has is that of the pods that reserved the claim. Any other must not be
-special, of a node, or of another pod. Which pod of a node holds an address no object of the API
-server says: of two pods that show one, the older has the name.
+A name must not lead into another namespace (CVE-2021-25740), but a pod's annotation says which
+addresses the pod has. Without the policies of `admission.install`, everybody who may edit the pod
+may write that annotation. So an address of an IPPool gets a name only if the IPBlocks say that the
+pod's node holds it. An address in a ResourceClaim's status gets a name only for the pods for which
+the claim is reserved. An address of no IPPool gets no name if it is loopback or the like, a node's,
+or the IP of another pod. If two pods show one address that only one can have,
+the older has the name.
 
 resources, explain, controller and cli may import it.
 """

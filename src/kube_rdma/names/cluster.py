@@ -1,7 +1,7 @@
-"""What names of addresses are made of at the API server: Services, pods, claims and EndpointSlices.
+"""Reads at the API server what names of pods' addresses depend on, and makes EndpointSlices.
 
-Annotations of pods and Services are tenants' text: what is not understood of them is left out, and
-a pod has a bounded number of interfaces and addresses.
+A pod's annotation is text of its tenant: malformed entries are left out, and so are interfaces and
+addresses beyond a limit.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SERVICE = ObjectKind(
 
 
 def naming_service(stored: Stored[ServiceSpec, None]) -> model.NamingService | None:
-    """Return a Service that asks for names, None for any other."""
+    """Return a Service that asks for names; None for any other, or one that is being deleted."""
     spec = stored.spec
     if stored.annotation(model.PODS) is None or stored.deleting:
         return None
@@ -73,7 +73,7 @@ def naming_service(stored: Stored[ServiceSpec, None]) -> model.NamingService | N
 
 
 def _slice_port(port: _ServicePort) -> model.SlicePort:
-    """Return the port of endpoints: the target of a Service's port, unless it has only a name."""
+    """Return a Service's port for its slices: targetPort if that is a number, else port."""
     target = port.target_port if isinstance(port.target_port, int) else 0
     return model.SlicePort(target or port.port, port.name, port.protocol, port.app_protocol)
 
@@ -106,7 +106,7 @@ ADDRESSED_POD = replace(
 
 
 def addressed_pod(stored: Stored[AddressedSpec, AddressedStatus]) -> model.AddressedPod | None:
-    """Return a pod with its addresses; None for one that is over, or has none of its own."""
+    """Return a pod with its addresses; None if it has ended or is on the node's network."""
     status = stored.status or AddressedStatus()
     if status.is_over or stored.spec.host_network:
         return None
@@ -127,7 +127,7 @@ def addressed_pod(stored: Stored[AddressedSpec, AddressedStatus]) -> model.Addre
 
 
 def _interfaces(text: str) -> Iterator[model.PodInterface]:
-    """Yield the interfaces with an RDMA card that a pod's annotation shows."""
+    """Yield the interfaces in a pod's annotation that have a card or an RDMA device."""
     for one in list(own_attached(text))[:MOST_INTERFACES]:
         if one.card or one.rdma_device:
             addresses = tuple(each.address for each in one.addresses[:MOST_ADDRESSES])
@@ -164,11 +164,11 @@ ADDRESSED_CLAIM = RESOURCE_CLAIM.read_as(
     NOTHING, ObjectCodec.of(AddressedClaimStatus, writes=False)
 )
 ClaimAddresses = tuple[frozenset[Address], frozenset[str]]
-"""The addresses that a claim's status has, and the uids of the pods that reserved the claim."""
+"""The addresses in a claim's status, and the uids of the pods for which it is reserved."""
 
 
 def claim_addresses(stored: Stored[None, AddressedClaimStatus]) -> ClaimAddresses | None:
-    """Return the addresses of a claim, by kube-rdma's driver, with its pods; None without any."""
+    """Return a claim's addresses by kube-rdma's driver, and its pods; None if one is missing."""
     status = stored.status or AddressedClaimStatus()
     own = (one.network_data for one in status.devices if one.driver == DRIVER)
     texts = [text for data in own if data for text in data.ips or ()]
@@ -178,7 +178,7 @@ def claim_addresses(stored: Stored[None, AddressedClaimStatus]) -> ClaimAddresse
 
 
 def node_cards(stored: StoredReport) -> model.NodeCards:
-    """Return what names depend on in a NodeReport."""
+    """Return the ill cards of a NodeReport, the rails of its cards, and their addresses."""
     report = stored.status
     if report is None:
         return model.NodeCards()
@@ -208,7 +208,7 @@ OWN_SLICES = "=".join(model.MANAGED_BY)
 
 
 def with_lists(stored: StoredSlice) -> StoredSlice:
-    """Return a slice with empty lists where the API server has none."""
+    """Return an EndpointSlice with empty lists in place of absent ones."""
     spec = stored.spec
     lists = replace(spec, endpoints=spec.endpoints or (), ports=spec.ports or ())
     return replace(stored, spec=lists)
@@ -224,7 +224,8 @@ def wanted_slice(
 ) -> Wanted[model.EndpointSliceSpec]:
     """Return the EndpointSlice to create for a Service, which owns it.
 
-    It does not block the Service's deletion: that would take a right to Services' finalizers.
+    The owner reference does not set blockOwnerDeletion: for that, some clusters demand a right to
+    finalizers of Services.
     """
     labels = ((model.SERVICE_NAME, service.name), model.MANAGED_BY, model.HEADLESS)
     owner = Owner(SERVICE.api_version, SERVICE.kind, service.name, service.uid, controller=True)

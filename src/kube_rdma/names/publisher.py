@@ -3,9 +3,9 @@
     watches: Services, pods, reports, blocks, claims ─► a look at all of them ─► names/rules ─►
       EndpointSlices where they differ ─► DNS
 
-A part of the controller, done by the copy that leads. Level-triggered: a look at an unchanged
-cluster writes nothing. While one of the watches is interrupted it writes nothing either. A Service
-that it cannot handle stops no other (adapters/bulkhead).
+The leading copy of the controller runs it. Level-triggered: a look at an unchanged cluster writes
+nothing. While a watch is interrupted nothing is written either, unless it is the watch of claims or
+of network definitions. A Service that cannot be handled stops no other (adapters/bulkhead).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from kube_rdma.model.names import AddressedPod as Pod
 from kube_rdma.names import cluster as objects
 from kube_rdma.names.rules import NamedAddresses, keys_of, named_addresses, names_request, sliced
 
-MOST_DOUBTS = 16  # pods of a Service that get an Event about an address
+MOST_DOUBTS = 16  # pods of a Service that get an Event about an address without a name
 
 log = structlog.get_logger()
 
 
 class NamesPublisher:
-    """Writes the EndpointSlices of a cluster's Services that ask; the caller runs `events`."""
+    """Writes the EndpointSlices of Services that ask for names; the caller runs `events`."""
 
     def __init__(self, cluster: Cluster, events: Events, changes: Debounce | None = None) -> None:
         self._cluster, self._events = cluster, events
@@ -74,20 +74,20 @@ class NamesPublisher:
         self._taken: set[str] = set()  # names of slices that are not ours
 
     async def run(self) -> None:
-        """Write slices at every change until cancelled; wait for an absent API server."""
+        """Write EndpointSlices at every change until cancelled; wait for an absent API server."""
         asks, failures, follows = (self._services, self._slices), 0, False
         others = (*self._facts, self._claims, self._networks)
         async with asyncio.TaskGroup() as tasks:
             await follow_all(tasks, self._cluster, full_jitter, *asks)
             while True:
-                if self._services.values and not follows:  # nothing of pods, until one asks
+                if self._services.values and not follows:  # without such Services, no other watch
                     await follow_all(tasks, self._cluster, full_jitter, *others)
                     follows = True
                 failures = 0 if await self.round() else failures + 1
                 await self._changes.wait(full_jitter(failures) if failures else None)
 
     async def round(self) -> bool:
-        """Write the slices of all Services where they differ; return False to repeat."""
+        """Write each EndpointSlice that is not as it should be; return False to be called again."""
         needed: tuple[Mirror[Any], ...] = (self._services, self._slices, *self._facts)
         if any(mirror.trouble for mirror in needed):
             return False
@@ -114,7 +114,7 @@ class NamesPublisher:
         world: model.NamesWorld,
         why: str,
     ) -> bool:
-        """Write the slices of a Service where they differ; `why` is the error of an earlier try."""
+        """Write the slices of a Service, or only an Event if an earlier try had the error `why`."""
         if service is None:
             return await self._write(None, stored, {})
         about = About("Service", service.name, service.namespace, service.uid)
@@ -144,7 +144,7 @@ class NamesPublisher:
     ) -> bool:
         """Create, replace and delete slices of a Service; raise KubeError.
 
-        What was written is seen at once: the watch tells later.
+        The mirror of slices takes each write at once, before its watch shows it.
         """
         kind = objects.ENDPOINT_SLICE
         for name, spec in slices.items():
@@ -169,7 +169,7 @@ class NamesPublisher:
     def _complaints(
         self, service: model.NamingService, about: About, network: str, named: NamedAddresses
     ) -> Iterator[tuple[tuple[str, About], str]]:
-        """Yield what people should know of a Service's names: reason and object, and a sentence."""
+        """Yield an Event for each problem with a Service's names: reason, object and sentence."""
         known = self._networks
         if network and not named.is_found and not known.trouble and network not in known.values:
             which = "one of kubectl get network-attachment-definitions"
@@ -195,7 +195,7 @@ class NamesPublisher:
                 self._events.tell(about, reason, sentence, warning=True)
 
     def _look(self) -> model.NamesWorld:
-        """Return all that is known now."""
+        """Return the facts that the mirrors have now."""
         pods = dict(self._pods.values)
         holders, pod_ips = defaultdict[Address, set[str]](set), defaultdict[Address, set[str]](set)
         claimed, groups = defaultdict[Address, set[str]](set), defaultdict[str, list[Pod]](list)
@@ -221,7 +221,7 @@ class NamesPublisher:
         )
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Look again if a pod has RDMA interfaces, or an address that another one shows there."""
+        """Ask for a look if a pod has RDMA interfaces, or an IP that some RDMA interface shows."""
         pods = [pod for pod in (old, new) if pod]
         ips = {each for pod in pods for each in pod.ips}
         if any(pod.interfaces for pod in pods) or not ips.isdisjoint(self._holders):

@@ -1,7 +1,7 @@
 """Decides which addresses of pods a Service names, which are ready, and in which slices they stand.
 
-names/publisher asks. An endpoint keeps its slice for as long as it is wanted. It comes into a slice
-only when it is ready, so a pod that starts costs one write.
+names/publisher calls it. An endpoint keeps its slice for as long as it is wanted. An endpoint is
+listed only once it is ready, so a pod that is still starting causes no write.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NETWORK = re.compile(r"(?:[a-z0-9][-a-z0-9]{0,62}/)?[a-z0-9][-.a-z0-9]{0,252}")
 _RAIL = re.compile(r"[0-9]{1,3}")
 
 EndpointKey = tuple[str, str]
-"""The uid of a pod, and one of its addresses: what an endpoint is known by."""
+"""The uid of a pod and one of its addresses, which together identify an endpoint."""
 
 
 class NamesRequest(Frozen):
@@ -37,11 +37,11 @@ class NamesRequest(Frozen):
     rail: int | None = None  # None: any
 
     def selects(self, pod: model.AddressedPod) -> bool:
-        """Return whether a pod with RDMA interfaces is one of those that are asked for."""
+        """Return whether a pod has RDMA interfaces and labels that match the selector."""
         return bool(pod.interfaces) and all(one.holds(pod.labels) for one in self.selector)
 
     def wants(self, interface: model.PodInterface, cards: model.NodeCards) -> bool:
-        """Return whether an interface on one of a node's cards is asked for."""
+        """Return whether an interface is asked for; `cards` tells the rail of its card."""
         if self.network:
             return interface.network == self.network
         on = cards.rails.get(interface.card) if interface.card else None
@@ -49,7 +49,7 @@ class NamesRequest(Frozen):
 
 
 def names_request(service: model.NamingService) -> NamesRequest:
-    """Return what a Service asks for; raise Refused where it cannot have it."""
+    """Return what a Service asks for; raise Refused if its spec or an annotation rules it out."""
     asks = dict(service.annotations)
     pods, network, rail = (asks.get(key, "") for key in (model.PODS, model.NETWORK, model.RAIL))
     selector = label_terms(pods) if len(pods) <= MOST_SELECTOR else ()
@@ -77,12 +77,12 @@ _SELECTORS = "Write it as for kubectl -l, such as app=trainer or tier in (a, b)"
 
 
 class NamedAddresses(Frozen):
-    """The endpoints that a Service is to have, and what keeps others out of it."""
+    """The endpoints that a Service is to have, and why other addresses are left out."""
 
     endpoints: Mapping[EndpointKey, model.SliceEndpoint]
-    doubts: Mapping[str, str] = {}  # a sentence, by the pod
+    doubts: Mapping[str, str] = {}  # why an address has no name, by the pod's namespace/name
     left_out: int = 0  # endpoints beyond MOST_ENDPOINTS
-    is_found: bool = True  # a pod has an interface of the network that is asked for
+    is_found: bool = True  # a selected pod has an interface that is asked for
 
 
 def named_addresses(
@@ -91,7 +91,7 @@ def named_addresses(
     world: model.NamesWorld,
     listed: Collection[EndpointKey],
 ) -> NamedAddresses:
-    """Return the endpoints of a Service, given those now `listed`."""
+    """Return the endpoints of a Service; `listed` are those that its slices have now."""
     endpoints: dict[EndpointKey, model.SliceEndpoint] = {}
     doubts: dict[str, str] = {}
     is_found = False
@@ -119,16 +119,17 @@ def named_addresses(
 
 
 def _age(pod: model.AddressedPod) -> tuple[bool, str, str]:
-    """Return a key by which older pods come first, and those that end come last."""
+    """Return a sort key: older pods come first, and pods that are being deleted last."""
     return pod.deleting, pod.created, pod.uid
 
 
 def _conditions(
     service: model.NamingService, pod: model.AddressedPod, *, well: bool
 ) -> model.EndpointConditions:
-    """Return the conditions of a pod's endpoint, as the API defines them, on a card that is well.
+    """Return the conditions of a pod's endpoint (EndpointConditions of discovery/v1).
 
-    (discovery/v1, EndpointConditions; publishNotReadyAddresses makes all ready.)
+    `well` is whether its card is healthy: if not, the endpoint is unready, whatever
+    publishNotReadyAddresses says.
     """
     serving = pod.ready and well
     ready = (well and service.not_ready) or (serving and not pod.deleting)
@@ -160,9 +161,9 @@ def _doubt(pod: model.AddressedPod, address: Address, world: model.NamesWorld) -
 
 
 def spaces(pod: model.AddressedPod, address: Address, world: model.NamesWorld) -> frozenset[str]:
-    """Return the networks of IPPools in which an address is a pod's own, "" for one of no pool.
+    """Return the networks of IPPools in which an address is a pod's own; "" stands for no pool.
 
-    Equal addresses of two networks are two addresses. None: the pod cannot show that it has it.
+    Equal addresses of two networks are two addresses. The set is empty if the address gets no name.
     """
     if _is_special(address) or pod.uid not in world.claimed.get(address, (pod.uid,)):
         return frozenset()
@@ -187,9 +188,9 @@ def spaces(pod: model.AddressedPod, address: Address, world: model.NamesWorld) -
 
 
 def _is_special(address: Address) -> bool:
-    """Return whether the API server refuses an address in a slice, or nobody can have it alone.
+    """Return whether the API server refuses an address in a slice, or no pod can have it alone.
 
-    (pkg/apis/core/validation, ValidateEndpointIP.)
+    The API server's check is ValidateEndpointIP in pkg/apis/core/validation.
     """
     if isinstance(address, IPv6Address) and (address.ipv4_mapped or address.scope_id):
         return True
@@ -218,9 +219,9 @@ def sliced(
     before: Slices,
     taken: Collection[str] = (),
 ) -> Slices:
-    """Return the slices for the endpoints that a Service is to have; each keeps its slice.
+    """Return the slices for the endpoints that a Service is to have; an endpoint keeps its slice.
 
-    New ones come first into slices that change anyway, then into the fullest, last into new ones,
+    New endpoints fill the slices that change anyway, then the fullest others, then new slices,
     whose names are not `taken`.
     """
     left = dict(wanted)

@@ -1,7 +1,7 @@
 """Reads and writes for the operator: progress and documents of its parts, pods that use drivers.
 
-DaemonSets are written as whole documents of operator/rules by server-side apply. They are read as
-documents too, for whether one differs is a matter of all its fields.
+DaemonSets are written as whole documents of operator/rules by server-side apply. DaemonSets are
+read as documents too, because all fields are compared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CLAIM = "resource.k8s.io/claim"  # stands for a pod's ResourceClaims, whatever d
 def driver_pod(
     pod: kinds.FullPod, template: Mapping[str, Any], *, unloads: bool, placed: bool
 ) -> operator.DriverPod:
-    """Return what rules read of a driver's pod; `template` is its DaemonSet's present one.
+    """Return what rules read of a driver's pod; `template` is its DaemonSet's pod template now.
 
     A pod that is not `placed` any more is about to be deleted by its DaemonSet's controller.
     """
@@ -57,10 +57,11 @@ def is_ready(pod: kinds.FullPod) -> bool:
 async def using_pods(
     cluster: Cluster, drain: operator.DrainPolicy | None, wait_for: str
 ) -> tuple[tuple[str, frozenset[str], operator.ShareHolder], ...]:
-    """Return each unfinished pod on a node: the node's name, its resources, and its identity.
+    """Return each unfinished pod on a node: the node's name, the pod's resources and identity.
 
-    Pods that `drain` leaves alone stay. A pod that the selector `wait_for` chooses stays and has
-    the resource ``""``. It needs the verb list of pods. Raise Refused for an invalid selector.
+    Pods that `drain` leaves alone are marked `stays`. So are pods that the selector `wait_for`
+    chooses, which have the resource ``""`` too. It needs the verb list of pods. Raise Refused for
+    an invalid selector.
     """
     pods = await cluster.list(kinds.FULL_POD)
     drained = await _chosen(cluster, drain.selector) if drain and drain.selector else None
@@ -204,7 +205,7 @@ NIC_CLUSTER_POLICY_STATUS = NIC_CLUSTER_POLICY.read_as(NOTHING, NIC_CLUSTER_POLI
 def policy_of(
     stored: Stored[PolicyText, Any], namespace: str = ""
 ) -> operator.ClusterPolicy | None:
-    """Return the policy of an object with name and namespace; None when it is refused.
+    """Return the policy of an object, with its name and namespace; None when it is refused.
 
     `namespace` is the operator's, where the objects of a cluster-wide policy go.
     """

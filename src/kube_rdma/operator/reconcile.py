@@ -71,7 +71,7 @@ class OperatorPlace(Frozen):
     """The place of the operator: its namespace, and the values of its installation."""
 
     namespace: str  # in which all that it deploys goes
-    cluster_wide: bool = False  # policies are those of the cluster, as the definition there has it
+    cluster_wide: bool = False  # the CRD of policies has scope Cluster
     # Of the operator's own installation; they count for its agents too.
     values: Values = field(default_factory=dict)
 
@@ -79,7 +79,7 @@ class OperatorPlace(Frozen):
 class Operator:
     """The loop that brings a cluster nearer to its NicClusterPolicies.
 
-    The policies are those of one namespace, or of the cluster. Its maker runs `events`.
+    The policies are those of one namespace, or of the cluster. The caller runs `events`.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Operator:
         for stored in policies:
             reconcile = partial(self._reconcile, stored, first, now)
             well &= await self._walls.run((stored.uid, stored.generation), reconcile)
-        if first is None:  # its drivers go node by node, and what was closed is opened
+        if first is None:  # drivers go node by node, and closed nodes are opened
             await self._upgrade(None, None, now)
         return well
 
@@ -135,7 +135,7 @@ class Operator:
     ) -> bool:
         """Write the objects that one policy wants, and its status; return False if that failed.
 
-        If there is a `fault` of handling the policy, it is all that is written.
+        If there is a `fault` of handling the policy, only a status with that fault is written.
         """
         refused: Refused | None = None
         verdict = PolicyVerdict(AppliedState.ERROR, fault)
@@ -264,7 +264,7 @@ class Operator:
                 await self._prune(kind, stored)
 
     async def _prune(self, kind: ObjectKind[Json, Any], stored: Stored[Json, Any]) -> None:
-        """Delete an object that is not wanted; one of a driver only if no node has the driver."""
+        """Delete an unwanted object, unless it is the DaemonSet of a driver that a node has."""
         nodes = tuple(self._nodes.values.values())
         is_driver = kind is DAEMON_SET and _is_driver(stored)
         if is_driver and upgrades.is_used(stored, nodes, self._pods.values):

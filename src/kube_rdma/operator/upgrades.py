@@ -1,9 +1,9 @@
-"""Has drivers come, go and be exchanged node by node, as operator/rules/upgrade decides.
+"""Loads, removes and exchanges drivers node by node, as operator/rules/upgrade decides.
 
     reconcile: policy, DaemonSets, nodes ─► one look here: pods, holders, reports ─ upgrade_plan ─►
       nodes closed and labelled, holders evicted, drivers' pods deleted ─► condition DriversCurrent
 
-Holders and reports are read only while some node has other drivers than it should have.
+Holders (pods with shares) and NodeReports are read only while a node's drivers have to change.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Upgrades:
     ) -> UpgradeOutcome:
         """Take the next steps that bring the nodes' drivers nearer to a policy; return the outcome.
 
-        `daemon_sets` are those of drivers.
+        `daemon_sets` are the DaemonSets of drivers.
         """
         seen = _seen(policy, nodes, daemon_sets, pods, now)
         if any(map(is_outdated, seen)):
@@ -147,7 +147,7 @@ class Upgrades:
 
 
 def _unreported(plan: operator.UpgradePlan, seen: Sequence[operator.UpgradeNode]) -> list[str]:
-    """Return sentences about nodes that are closed for a change without a NodeReport."""
+    """Return sentences about nodes without a NodeReport that are closed for a change."""
     silent = {node.name for node in seen if not node.reported}
     closed = [act.node for act in plan.acts if isinstance(act, operator.Close) and act.change]
     return [
@@ -163,8 +163,8 @@ def adopted(
 ) -> Mapping[str, Mapping[str, str]]:
     """Return the labels to write on nodes where drivers of an earlier release run, by node.
 
-    DaemonSets of that release selected other labels. They are rewritten when no node lacks its new
-    label any more.
+    DaemonSets of that release selected other labels. The DaemonSets are rewritten when no node
+    lacks its new label any more.
     """
     has = {node.name: dict(node.labels) for node in nodes}
     lacking: dict[str, dict[str, str]] = {}
@@ -293,7 +293,7 @@ def _node(
 
 
 def _age(since: str, now: datetime) -> float:
-    """Return the seconds since a time of RFC 3339; 0 for a text that is none."""
+    """Return the seconds since a time of RFC 3339; 0 for any other text."""
     try:
         return (now - datetime.fromisoformat(since)).total_seconds()
     except (ValueError, TypeError):

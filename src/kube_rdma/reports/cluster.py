@@ -144,22 +144,22 @@ async def stored_reports(cluster: Cluster) -> Mapping[str, StoredReport]:
 
 
 async def policies(cluster: Cluster) -> tuple[model.PolicyState, ...]:
-    """Return the NicClusterPolicies of all namespaces."""
+    """Return the NicClusterPolicies of the cluster, without unreadable ones."""
     return tuple(map(_policy, (await cluster.see(NIC_CLUSTER_POLICY_STATUS)).objects))
 
 
 async def node_policies(cluster: Cluster) -> tuple[model.NodePolicyState, ...]:
-    """Return the NodePolicies of the cluster, with what their statuses say."""
+    """Return the readable NodePolicies of the cluster, with what their statuses say."""
     return tuple(map(_node_policy, (await cluster.see(NODE_POLICY_STATUS)).objects))
 
 
 async def pools(cluster: Cluster) -> tuple[model.AddressPool, ...]:
-    """Return the IPPools of the cluster, with what their statuses say."""
+    """Return the readable IPPools of the cluster, with what their statuses say."""
     return tuple(map(_pool, (await cluster.see(IP_POOL_TEXT)).objects))
 
 
 async def definitions(cluster: Cluster) -> tuple[Network, ...]:
-    """Return the NetworkAttachmentDefinitions that pods can use."""
+    """Return the networks of the NetworkAttachmentDefinitions, without faulty ones."""
     return tuple(filter(None, map(network_of, await cluster.list(DEFINITION))))
 
 
@@ -172,9 +172,7 @@ async def waiting(cluster: Cluster) -> tuple[model.WaitingPod, ...]:
 async def events(cluster: Cluster) -> tuple[model.ClusterEvent, ...]:
     """Return the stored Events of scheduler, kubelets and agents about pods and nodes.
 
-    By default the API server stores an Event for an hour. Field selectors let it filter them, for a
-    cluster may have tens of thousands.
-
+    Field selectors let the API server filter them, for a cluster may have tens of thousands.
     """
     some = [await events_of(cluster, choice) for choice in _EVENTS]
     return tuple(event for events in some for event in events)
@@ -257,7 +255,7 @@ def _program_pod(stored: pod.FullPod, title: str) -> model.ProgramPod:
 
 
 def _why(container: pod.ContainerStatus) -> str:
-    """Return why a container is not ready: what it waits for, or how it ended; "" if unknown."""
+    """Return what a container waits for, or how it ended; "" if it is ready, or if unknown."""
     if container.ready:
         return ""
     ends = (container.state.waiting, container.state.terminated, container.last_state.terminated)

@@ -2,7 +2,7 @@
 
 The loop of role plugin hands every keeper each state of the Node object (`seen`) and each look
 (`look`). The subclass says what follows from a look and when the cluster says something else, and
-writes it. A keeper reconciles a level: one write where the two differ, none where they agree, so a
+writes it. A keeper reconciles a level: one write where the two differ, none where they agree. So a
 change that another client made is set right too.
 """
 
@@ -65,9 +65,9 @@ class WritePace(Frozen):
 
 
 class NodeKeeper(ABC, Generic[T]):
-    """Base of the agent's parts that each keep something about their node written; T is its value.
+    """Base of the agent's parts that each keep a value about their node written; T is its type.
 
-    It may be the Node's labels, its NodeReport or its ResourceSlices.
+    The value may be the Node's labels, its NodeReport or its ResourceSlices.
     """
 
     part: ClassVar[str]

@@ -1,7 +1,7 @@
 """The status of a NodePolicy: on how many nodes it is applied, where not, and why.
 
-The controller that leads writes it, by server-side apply of the whole (reports/policies). Lists
-have an end, and the worst entry stands first in them.
+The controller that leads writes it, by server-side apply of the whole (reports/policies). Each
+list is limited, and its worst entry stands first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_REMARKS = 16  # a policy may be for thousands of nodes
 
 
 class NodePolicyStatus(StatusPart):
-    """The whole status; the numbers after `nodes` add up to it.
+    """The status of a NodePolicy; the counts after `nodes` add up to `nodes`.
 
     Zeros are written too: they are columns of kubectl.
     """

@@ -99,7 +99,7 @@ def _joined(words: Sequence[str]) -> str:
 
 
 def _first(sentences: Sequence[str]) -> str:
-    """Return the first sentence, cut to a column's width, with the number of further ones."""
+    """Return the first sentence, if any, cut to a column's width, with the number of the others."""
     if not sentences:
         return ""
     more = f" (+{len(sentences) - 1})" if len(sentences) > 1 else ""
@@ -144,13 +144,13 @@ class NodeReports(Frozen):
     node: str
 
     def watch(self) -> AsyncGenerator[WatchEvent[NodeReportSpec, NodeReportStatus], None]:
-        """Yield the report now and at each change; raise Refused without the kind or the right."""
+        """Yield the report's WatchEvents; raise Refused without the kind or the right."""
         return self.cluster.watch(NODE_REPORT, Where(name=self.node))
 
     async def write(
         self, node: NodeState, seen: StoredReport | None, status: NodeReportStatus
     ) -> StoredReport:
-        """Write the status; first create the object if `seen` is None or an earlier Node's."""
+        """Write the status; first apply the owner if `seen` is None or owned by an earlier Node."""
         if seen is None or not is_owned(seen, node):
             owner = Owner("v1", "Node", node.name, node.uid)
             with suppress(Unreadable):  # what another version wrote is about to be replaced

@@ -1,4 +1,4 @@
-"""Tells in each NodePolicy what became of it on the nodes that it selects.
+"""Writes into each NodePolicy what became of it on the nodes that it selects.
 
     watches: policies, nodes' labels, reports ─► wake ─► one look: rollup ─► status where it differs
 
@@ -70,7 +70,7 @@ class PolicyStatuses:
                 await self._sleep(well=not trouble and await self.look(datetime.now(UTC)))
 
     async def look(self, now: datetime) -> bool:
-        """Write every policy status that has changed; return False if a write failed."""
+        """Write every policy status that has changed; return False if one is to be tried again."""
         self._written = 0
         policies = list(self._policies.values.values())
         keys = [(policy.name, policy.generation) for policy in policies]
@@ -78,7 +78,7 @@ class PolicyStatuses:
         return all([await self._walls.run(*each) for each in zip(keys, tells, strict=True)])
 
     async def _tell(self, seen: SeenPolicy, now: str, fault: str) -> bool:
-        """Write a policy's status if it has changed; return False if that failed."""
+        """Write a policy's status if it has changed; return False if that is to be tried again."""
         rolled: PolicyRollup | str = fault or seen.refusal
         if seen.policy and not fault:
             rolled = rollup(seen.policy, self._nodes.values, self._reports.values)
@@ -113,7 +113,7 @@ class PolicyStatuses:
             self._edited.set()  # whoever did waits for its status
 
     async def _sleep(self, *, well: bool) -> None:
-        """Sleep until something changes, or until a retry is due, but for the least time anyway."""
+        """Sleep for the least time, then until something changes or a retry is due."""
         await asyncio.sleep(self._timing.apart)
         await has_happened(self._edited, self.apart - self._timing.apart)
         await has_happened(self._wake, None if well else self._timing.again)

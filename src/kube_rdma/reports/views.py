@@ -2,7 +2,7 @@
 
 Problems with the next step come first, then programs and nodes, last one line that says it all.
 Problems come from reports/rules/cluster. Nodes that are alike are one row, and problems that are
-alike one problem: a page of 64 nodes with eight cards each is to be read on a screen.
+alike one problem.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def _same_pools(
 
 
 def _agent(pods: Sequence[model.ProgramPod]) -> str:
-    """Return the state of a node's agents; with two of the example DaemonSets it has two."""
+    """Return in words whether a node's agents are ready; two DaemonSets may give it two."""
     if not pods:
         return "missing"
     ready = sum(pod.ready for pod in pods)
@@ -352,7 +352,7 @@ class _Grid(Frozen):
 
 
 def card_grid_svg(rows: Sequence[model.GridRow], title: str) -> str:
-    """Draw a picture of all nodes and their cards as SVG; `title` names the cluster."""
+    """Return a picture of all nodes and their cards as SVG; `title` is its heading."""
     grid = _laid_out(rows)
     states = Counter(card.state for row in rows for card in row.cards)
     head = f"{page.counted(len(rows), 'node')}, {page.counted(states.total(), 'card')}"
@@ -374,7 +374,7 @@ def card_grid_svg(rows: Sequence[model.GridRow], title: str) -> str:
 
 
 def _laid_out(rows: Sequence[model.GridRow]) -> _Grid:
-    """Lay out the nodes in as many columns as a page takes, all of similar height."""
+    """Lay out the nodes in at most as many columns as a page takes."""
     letters = min(_LONGEST, max((len(row.node) for row in rows), default=0))
     across = min(_ACROSS, max((len(row.cards) for row in rows), default=0))
     across = max(across, 4)  # room for what stands instead of cards

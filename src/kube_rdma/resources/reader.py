@@ -1,8 +1,8 @@
-"""Reads what `kube-rdma resources` shows: each kind by itself, with the rights of who asks.
+"""Reads what `kube-rdma resources` shows: each kind by itself, with the rights of whoever asks.
 
 cli/resources runs it. A right that is missing hides one part, which the view names. The API server
-alone is asked, never a node. Each function below `read` asks for one kind (`agents` for two), in
-one namespace where the author's rights end there.
+alone is asked, never a node. Each function below `read` asks for one kind (`agents` for two);
+authors may have rights in a single namespace.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _AuthorReader:
 async def _networks(
     look: _AuthorReader, namespace: str
 ) -> tuple[resources.NamedNetwork, ...] | None:
-    """Return the networks of all namespaces, or else of the author's and the shared ones."""
+    """Return the networks of all namespaces; without that right, of the author's and _SHARED."""
     try:
         return await look.of_kind(networks)
     except Refused as error:
@@ -103,7 +103,7 @@ async def _networks(
 async def agents(cluster: Cluster) -> resources.AgentFacts:
     """Return how agents isolate namespaces, whether all attach networks, and the image of one.
 
-    A pod may come to any node, so the strictest agent counts.
+    A pod may run on any node, so the strictest agent counts.
     """
     found_agents = [
         one for one in programs(await reports.workloads(cluster)) if one.role is ProgramRole.AGENT
@@ -118,7 +118,7 @@ async def agents(cluster: Cluster) -> resources.AgentFacts:
 
 
 def _why(error: Exception) -> str:
-    """Return an error's sentence; a missing right names the ClusterRole that grants it."""
+    """Return an error's sentence; for a missing right it names the ClusterRole to bind."""
     problem = error.problem if isinstance(error, Refused) else str(error)
     if not problem.startswith(_FORBIDDEN):
         return problem
@@ -188,7 +188,7 @@ async def networks(cluster: Cluster, namespace: str = "") -> tuple[resources.Nam
 
 
 async def classes(cluster: Cluster) -> tuple[resources.CardClass, ...]:
-    """Return the DeviceClasses that choose devices of kube-rdma's DRA driver."""
+    """Return the DeviceClasses with a selector that names kube-rdma's DRA driver."""
     return tuple(
         resources.CardClass(one.name, one.spec.extended_resource_name or "")
         for one in await cluster.list(DEVICE_CLASS)

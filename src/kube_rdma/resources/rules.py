@@ -1,8 +1,9 @@
 """Lists the resources, classes and networks of a namespace, and how much of them is free.
 
-resources/reader asks, resources/views shows. A share is free where its node may get pods, the node
-lists it as allocatable, and no unfinished pod asks for it. Where claims serve a name the kubelet
-lists none, and the node's report says how many there are.
+resources/reader hands in what it read, and resources/views shows the result. A share is free where
+its node may get pods, the node lists it as allocatable, and no unfinished pod asks for it. Where
+claims serve a resource's name, the kubelet lists no shares, and the node's report says how many
+there are.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kube_rdma.model.reports import ReportedPool
 from kube_rdma.pools.rules.modes import MODES, ModeRow
 
 _NATIVE = ("kubernetes.io/", "requests.", "limits.")
-_OLD_RUNTIME = "containerd://1."  # as it comes it reads no CDI files, which lift the limit
+_OLD_RUNTIME = "containerd://1."  # by default it reads no CDI files, which lift the memlock limit
 _BLOCK = (requests.POD_NETWORKS, '[{"cniConf": {"name": "rdma"}}]')
 
 
@@ -151,7 +152,7 @@ def _annotation(name: str, networks: Sequence[resources.NamedNetwork]) -> tuple[
 
 
 def _totals(facts: resources.AuthorFacts, name: str) -> dict[str, int] | None:
-    """Return by node the shares that the scheduler counts; None if nothing could be read."""
+    """Return by node the shares that pods can be given; None with no nodes and no reports."""
     reported = {node: pool for node, pool in _pools(facts) if pool.resource == name}
     if facts.nodes is None:
         if facts.reports is None:

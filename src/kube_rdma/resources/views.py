@@ -1,7 +1,7 @@
 """Shows the resources of a cluster to the author of a pod: `kube-rdma resources`.
 
-Tables of resources, classes and networks, then the lines to copy into a pod, last what could not be
-seen. The values come from resources/rules.
+Tables of resources, classes, networks and names come first, then the lines to copy into a pod, last
+what could not be seen. The values come from resources/rules.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def resources_document(listed: ResourceListing) -> dict[str, object]:
 
 
 def pod_lines(resource: NamedResource, listed: ResourceListing) -> list[str]:
-    """Return a pod with one share and its network as YAML; empty if no pod can use a share so."""
+    """Return a pod with one share and its network as YAML; no lines if such a pod cannot work."""
     if _by_claims_alone(resource, listed) or (resource.needs_network and _lacks_network(resource)):
         return []
     key, value = resource.annotation or ("", "")
@@ -127,7 +127,7 @@ def _by_claims_alone(resource: NamedResource, listed: ResourceListing) -> bool:
 
 
 def _lacks_network(resource: NamedResource) -> bool:
-    """Decide whether there is no network for the resource that a pod could name."""
+    """Decide whether a share that no claim serves comes without an annotation for a network."""
     return resource.annotation is None and not resource.by_claims
 
 
@@ -159,7 +159,7 @@ def _resource_row(one: NamedResource) -> tuple[str, ...]:
 
 
 def _kept(listed: ResourceListing) -> page.Block:
-    """Return a sentence with the number of networks that the namespace may not name."""
+    """Return a sentence with the number of networks that the namespace may not name, if any."""
     if not listed.kept_networks:
         return ()
     count = page.counted(listed.kept_networks, "network")

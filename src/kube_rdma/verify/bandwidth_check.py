@@ -1,6 +1,6 @@
-"""The object ``kind: BandwidthCheck``: RDMA from pod to pod, measured by the controller.
+"""Defines the object ``kind: BandwidthCheck``: RDMA from pod to pod, measured by the controller.
 
-Its spec says what the options of `kube-rdma verify` say, in the namespace whose pods are measured.
+Its spec says what the options of `kube-rdma verify` say, for pods of the check's own namespace.
 Fields that contradict each other are refused here, and by the API server in CEL. Its status, whose
 shapes are in model/verify, is written run by run.
 """
@@ -177,8 +177,8 @@ class TemplateResources(PodPart):
 
     limits: dict[str, Any] | None = None
     """limits are the resource limits of the container. A node gets a copy only if it offers each
-    extended resource that the limits of any container name, as shares or by claims of a
-    DeviceClass. Example: rdma/hca: 1.
+    extended resource in any container's limits, as shares or by claims of a DeviceClass. Example:
+    rdma/hca: 1.
     """
 
 
@@ -215,7 +215,7 @@ class TemplateSpec(PodPart):
     """
     resource_claims: Many[TemplateClaim] | None = Field(default=None, max_length=64)
     """resourceClaims are the claims of the pod, as in any Pod. A node whose devices cannot meet
-    them gets no copy. Left out: the pod has none.
+    these claims gets no copy. Left out: the pod has none.
     """
     node_selector: Labels | None = None
     """nodeSelector has labels that a node needs, as in any Pod. The label kubernetes.io/hostname in
@@ -227,7 +227,9 @@ class TemplateMetadata(PodPart):
     """The metadata of the pod, as far as copies keep it."""
 
     labels: Labels | None = None
-    """labels are the labels of each copy; labels of kube-rdma come on top. Left out: only those."""
+    """labels are the labels of each copy; labels of kube-rdma come on top. Left out: only labels of
+    kube-rdma.
+    """
     annotations: Annotations | None = None
     """annotations are the annotations of each copy, such as those that name its networks. Left out:
     none. Example: k8s.v1.cni.cncf.io/networks: rdma-net.
@@ -317,7 +319,7 @@ class BandwidthCheckSpec(Typed):
     or template.
     """
     nodes: Annotated[Many[ObjectName], Field(max_length=MOST_NODES)] = ()
-    """nodes are the names of the nodes that may get a copy of template. A node gets one only if
+    """nodes are the names of the nodes that may get a copy of template. A node gets a copy only if
     it is Ready, not cordoned, and offers the resources and claims of template. Left out: all nodes.
     Example: [node-1, node-2].
     """
@@ -328,8 +330,8 @@ class BandwidthCheckSpec(Typed):
     pairs: Annotated[verify.Pairing, Strict(strict=False)] = verify.Pairing.ALL
     """pairs are the pairs to measure. all: each pair, one rail at a time. ring: each card with two
     neighbours, all rails at once. star: the first of nodes with each other one; without nodes the
-    first pod by name. In ring and star a card that was well with no other is measured once more.
-    Left out: all.
+    first pod by name. In ring and star a card without a good pair is measured once more. Left out:
+    all.
     """
     test: Annotated[verify.Operation, Strict(strict=False)] = verify.Operation.WRITE
     """test is the RDMA operation that perftest measures: write, read or send. Left out: write."""
@@ -365,15 +367,15 @@ class BandwidthCheckSpec(Typed):
     counts as failed. Left out: 300.
     """
     run_seconds: int = Field(21_600, ge=1, le=DAY)
-    """runSeconds is for how many seconds a run begins measurements. If some are left then, it ends
-    with the figures that it has, as NotWell. Waiting for other checks does not count. Left out:
+    """runSeconds is for how many seconds a run begins measurements. If some are left then, the run
+    ends as NotWell with the figures that it has. Waiting for other checks does not count. Left out:
     21600 (6 hours).
     """
     max_pairs: int = Field(20_000, ge=1, le=MOST_MEASUREMENTS)
-    """maxPairs is how many measurements a run may need. A run above this limit measures nothing. It
-    is tried again after five minutes, or, if the field nodes is set, after a change of the spec. A
-    pair of pods needs one for each rail that both have, with bothWays two. Repeats do not count.
-    Left out: 20000.
+    """maxPairs is how many measurements a run may need. A check above this limit measures nothing.
+    The next try is after five minutes, or, if the field nodes is set, after a change of the spec. A
+    pair of pods needs one measurement for each rail that both have, two with bothWays. Repeats do
+    not count. Left out: 20000.
     """
     both_ways: bool = False
     """bothWays is true to measure each pair a second time with client and server exchanged. Left
@@ -388,11 +390,11 @@ class BandwidthCheckSpec(Typed):
     or s. It needs latency: true. Left out: no such limit. Example: 5us.
     """
     min_gbps: float | None = Field(None, ge=0)
-    """minGbps is the old form of minBandwidth, in Gbit/s; it goes with the next release. It
+    """minGbps is the old form of minBandwidth, in Gbit/s; it is removed in the next release. It
     excludes minBandwidth.
     """
     max_microseconds: float | None = Field(None, ge=0)
-    """maxMicroseconds is the old form of maxLatency, in microseconds; it goes with the next
+    """maxMicroseconds is the old form of maxLatency, in microseconds; it is removed in the next
     release. It excludes maxLatency.
     """
     line_share_percent: int = Field(80, ge=0, le=100)
@@ -401,11 +403,11 @@ class BandwidthCheckSpec(Typed):
     """
     tolerance_percent: int = Field(20, ge=0, le=100)
     """tolerancePercent is how much worse than the median of its rail a good pair may be, in
-    percent. The median counts where a rail has at least three figures. Left out: 20.
+    percent. A rail with fewer than three figures has no median. Left out: 20.
     """
     against_last: bool = False
     """againstLast is true to compare each pair also with its figure of the last run of the same
-    spec; a changed spec begins a new comparison. A pair that is worse by more than
+    spec. A changed spec begins a new comparison. A pair that is worse by more than
     tolerancePercent is slow. Pairs that status.pairs does not list are not compared. Left out:
     false.
     """
@@ -432,7 +434,7 @@ class BandwidthCheckSpec(Typed):
     @field_validator("min_bandwidth", "min_gbps", "max_latency", "max_microseconds")
     @classmethod
     def _is_fitting(cls, limit: T, info: ValidationInfo) -> T:
-        """Return the limit; raise ValueError if it is of the other kind, or given in both forms."""
+        """Return the limit; raise ValueError if `latency` excludes it, or both forms are given."""
         if limit is None:
             return limit
         name, is_latency = str(info.field_name), bool(info.data.get("latency"))
@@ -457,7 +459,7 @@ class BandwidthCheckSpec(Typed):
 class BandwidthCheck(Typed):
     """BandwidthCheck measures RDMA bandwidth or latency from pod to pod, and names slow pairs.
 
-    The controller does it in namespaces that give it the rights to do so.
+    The controller measures in namespaces that give it the rights to do so.
     """
 
     api_version: Literal["kube-rdma.io/v1alpha1"]

@@ -1,13 +1,13 @@
-"""Runs the BandwidthChecks of a cluster: one of each namespace at a time, and those in turns.
+"""Runs the BandwidthChecks of a cluster: one of each namespace at a time, and namespaces in turn.
 
     watch ─► which is due first (verify/rules/pairs) ─► status: Measuring ─► as `kube-rdma verify`
       ─► status with figures, Event
 
-Two at once would slow each other, so one measures at a time. After each turn (verify/pairs) the
-next namespace has its turn: a big check takes longer, and does not hold up the others.
+Two checks at once would slow each other, so one measures at a time. After the pairs of one turn
+(verify/pairs) a check of the next namespace goes on, so a big check does not hold up the others.
 
-The controller's leader runs it. In a namespace it may do what that namespace's administrator has
-bound it to; without a right a check says so and is tried again.
+The controller's leader runs this. In a namespace it has the rights that an administrator there
+bound to it; without a right a check says so and is tried again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ AT_ONCE = 4  # namespaces whose checks are under way; each has its figures in me
 
 
 class CheckTiming(Frozen):
-    """The times at which the controller runs BandwidthChecks, and the limits of its runs."""
+    """The waits and the clock of BandwidthChecks, and the limits of their runs."""
 
     again: float = 10.0  # seconds until the next look after the API server took no status
     pause: Callable[[int], float] = field(default=rarely)
@@ -73,7 +73,7 @@ class _TooMany(Refused):
 
 
 class _Excess(Frozen):
-    """The record of a check with too many measurements: `pods` copies on `nodes` nodes."""
+    """The record that a check needs too many measurements, with its numbers of nodes and pods."""
 
     generation: int
     nodes: int
@@ -163,7 +163,7 @@ class BandwidthChecks:
         return (last, at) if at <= self._timing.now() else (at, last)
 
     async def _done(self, seen: SeenCheck, status: BandwidthCheckStatus, why: str) -> bool:
-        """Run a check, or refuse it with `why`, and write its status; return False if that failed.
+        """Run a check, or refuse it with `why`, and write its status; return False if that fails.
 
         After a written status verify/rules/pairs decides when the check runs again.
         """

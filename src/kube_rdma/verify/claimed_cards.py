@@ -1,4 +1,4 @@
-"""Cards by ResourceClaims, whatever driver gives them: of pods that are measured, and of nodes.
+"""Reads the cards that claims of any driver give to measured pods, or could give on nodes.
 
     pods ─► their claims ─► what was allocated ─┐
     slices of their nodes ──────────────────────┴─► verify/pairs
@@ -42,7 +42,7 @@ async def cards_of_pods(
 ) -> dict[PodName, Sequence[PublishedCard]]:
     """Return each pod's claimed cards, in the order of its claims; skip pods without claims.
 
-    Raise Refused without the right to read them, Unavailable without an answer.
+    Raise Refused without a right that it needs, Unavailable without an answer.
     """
     named = ((claimed_pod(one), one["spec"].get("nodeName", "")) for one in documents)
     pods = {pod: node for pod, node in named if pod.claims}
@@ -108,7 +108,7 @@ async def _read(
 
 
 def _offers(read: _ClaimObjects, nodes: Sequence[Mapping[str, Any]]) -> ClaimOffers:
-    """Judge each node; one that can meet a claim of any class of a resource gives it."""
+    """Judge each node: it gives a resource if it can meet a claim of any class of the resource."""
     resources: dict[str, dict[str, str]] = {name: {} for name in read.resources}
     templates: dict[str, str] = {}
     selectors = Selectors()

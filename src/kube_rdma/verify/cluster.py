@@ -1,6 +1,6 @@
-"""Nodes and pods as `kube-rdma verify` sees and makes them: whole objects, as people write them.
+"""Reads nodes, and reads, makes and deletes pods for `kube-rdma verify`, as whole JSON objects.
 
-What claims give is read as model values.
+Objects of claims are read as model values.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class SeenCheck(Frozen):
 
 
 def seen_check(stored: Stored[bytes, BandwidthCheckStatus]) -> SeenCheck:
-    """Decode a stored check; one that is refused gets the reason instead of a plan."""
+    """Decode a stored check; a check that is refused gets the reason instead of a plan."""
     plan, refusal, title = None, "", f"{stored.namespace}/{stored.name}"
     try:
         plan = load_plan(stored.spec, title)

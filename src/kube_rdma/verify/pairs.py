@@ -1,9 +1,9 @@
-"""Runs perftest between pods, pair by pair: `kube-rdma verify`, and the BandwidthChecks.
+"""Runs perftest between pods, pair by pair, for `kube-rdma verify` and BandwidthChecks.
 
     pods ─► probe each ─► rounds ─► turns, all pairs of each at once ─► proof
 
 A pair that fails is an outcome too; the others go on. Each command in a pod has a time limit here,
-for its own end may never come. verify/rules decides who meets whom, what is run and what figures
+for it may never end by itself. verify/rules decides who meets whom, what is run and what figures
 mean.
 """
 
@@ -48,7 +48,7 @@ ClaimedCards: TypeAlias = Mapping[PodName, Sequence[PublishedCard]]
 """The cards that pods have by ResourceClaims."""
 
 FIRST_PORT, PORTS = 18515, 1000  # perftest's own, and those behind it
-TRIES = 3  # of a measurement whose work requests fail
+TRIES = 3  # of a measurement that fails in a way that may pass
 GRACE = 30.0  # seconds for what the pod itself should have ended
 _PROBES = 16  # at once
 _HUNG = 3  # measurements of a device that did not end; then it is measured no more
@@ -94,7 +94,7 @@ class BandwidthProof:
     async def probed(
         self, document: dict[str, Any], cards: Sequence[PublishedCard] = ()
     ) -> verify.PairedPod:
-        """Ask a pod for its devices and return them with it; `cards` are of its ResourceClaims.
+        """Return a pod with the devices that it names when asked; `cards` are those of its claims.
 
         Raise Refused if it has no address or no device, Unavailable if the probe fails or hangs.
         """
@@ -120,7 +120,7 @@ class BandwidthProof:
     ) -> tuple[list[verify.PairedPod], LeftOut]:
         """Return the pods that can take part, and why others cannot.
 
-        Entries that `left_out` has already come first. `cards` are the cards of the pods' claims.
+        The entries of `left_out` come first. `cards` are the cards of the pods' claims.
         """
         some_at_once = asyncio.Semaphore(_PROBES)
 
@@ -274,7 +274,7 @@ async def _aside(text: str, read: Callable[[str], T]) -> T:
 
 
 class PairedRun:
-    """A run over pairs of given pods; `due` counts its measurements, and retries once planned."""
+    """A run over pairs of given pods; `due` counts all measurements that are planned so far."""
 
     def __init__(
         self, pods: Sequence[verify.PairedPod], pairing: verify.Pairing, *, both_ways: bool

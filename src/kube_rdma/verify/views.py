@@ -1,8 +1,8 @@
 """Shows the result of `kube-rdma verify pods` or `nodes` to people and programs.
 
-It says whose fault bad pairs are, and the verdict. Of a big cluster a row for each pair would be
-thousands, and a map is wider than a screen: both are there for those who ask. The rest is cut to
-the height of a terminal. Pictures follow the page: one map of all pairs, or one for each rail.
+The page says whose fault bad pairs are, and the verdict. A row for each pair, or a map wider than a
+screen, is shown only on request. The rest is cut to the height of a terminal. The SVG has one map
+of all pairs, or one for each rail.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class PairTable:
         return ((self._table,),)
 
     def row(self, outcome: verify.PairOutcome) -> Page:
-        """Return the table row of one measurement, without the rating that the end will give."""
+        """Return the table row of one measurement, which is not rated yet."""
         row = outcome.standing(latency=self._run.latency)
         devices = " → ".join(outcome.devices)
         mark, figure, share = "✗", "-", "-"
@@ -117,7 +117,7 @@ def _suspect_lines(proof: verify.PairProof, width: int) -> list[Line]:
 
 
 def suspect_text(suspect: verify.Suspect, its_unit: str) -> str:
-    """Return a sentence on a suspect: its name, its bad pairs and their figures."""
+    """Return a sentence on a suspect: its name, its number of bad pairs, and what is wrong."""
     who = _who(suspect)
     why = (suspect.why or "").rstrip(".")
     if suspect.of == 1:
@@ -172,7 +172,7 @@ def _absent_lines(proof: verify.PairProof, width: int) -> list[Line]:
 
 
 def _comparison_lines(proof: verify.PairProof, width: int) -> list[Line]:
-    """Return the lines that compare the medians of this run and an earlier one."""
+    """Return the lines that compare the medians of this run and an earlier one, if any."""
     compared = proof.comparison
     if compared is None:
         return []
@@ -347,7 +347,7 @@ def heat_map_text(rated: Sequence[verify.RatedPair], *, latency: bool) -> list[s
 
 
 def heat_map_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: bool) -> str:
-    """Draw the heat map as SVG; a cell's tooltip has its devices and what is wrong."""
+    """Draw the heat map as SVG; a cell's tooltip has its two pods and what is wrong, if any."""
     pods, cells = pods_of(rated), _worst_cells(rated)
     scale = _Scale(rated, latency=latency)
     margin = round(_LETTER * max(map(len, pods), default=0)) + 50
@@ -374,12 +374,12 @@ def heat_map_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: bool
 
 
 def _worst_cells(rated: Sequence[verify.RatedPair]) -> Mapping[tuple[str, str], verify.RatedPair]:
-    """Return for every two pods the pair on their worst rail."""
+    """Return, by client and server, the worst-rated result among their rails."""
     return _cells(sorted(rated, key=lambda pair: list(verify.Rating).index(pair.rating)))
 
 
 def _cells(rated: Sequence[verify.RatedPair]) -> Mapping[tuple[str, str], verify.RatedPair]:
-    """Return each two pods' last measurement, from the other direction if there is none."""
+    """Return the last measurement by client and server; a lone direction stands for both."""
     ways = {(pair.outcome.client, pair.outcome.server): pair for pair in rated}
     return {(server, client): pair for (client, server), pair in ways.items()} | ways
 
@@ -503,7 +503,7 @@ def rail_maps_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: boo
 
 
 def _who_is_bad(of_rail: Sequence[verify.RatedPair]) -> str:
-    """Return a map's caption: the pod at one end of all bad pairs, else how many are bad."""
+    """Return a map's caption: the pod at an end of all bad pairs, else their number if any."""
     bad = [pair.outcome for pair in of_rail if pair.rating is not verify.Rating.WELL]
     ends = [{pair.client, pair.server} for pair in bad]
     common = set.intersection(*ends) if ends else set()
@@ -513,7 +513,7 @@ def _who_is_bad(of_rail: Sequence[verify.RatedPair]) -> str:
 
 
 def _laid_out(pods: int) -> _Layout:
-    """Choose the size of maps: the usual one, or for many pods that of their smallest marks."""
+    """Choose the layout for so many pods: marks fill a map of usual size, within limits."""
     mark = max(_SMALLEST, min(_LARGEST, _PANEL // max(pods, 1)))
     side = mark * pods
     return _Layout(mark, side, max(1, (_WIDE - 2 * _MARGIN + _GAP) // (side + _GAP)))

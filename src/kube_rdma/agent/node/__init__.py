@@ -1,1 +1,1 @@
-"""Keeps what the cluster knows of the agent's node: labels, taint, condition, report, policies."""
+"""Keeps what the cluster knows of the agent's node, such as labels and report."""

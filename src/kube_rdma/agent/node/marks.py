@@ -33,7 +33,7 @@ FAREWELL_SECONDS = 2.0  # for the last patch; a pod has 30 s to end, an API serv
 
 
 class CardCondition(NodeKeeper[NodeCondition | None]):
-    """A writer of the Node's condition about its cards; none where its pools have no cards."""
+    """A writer of the Node's condition about its cards, which is absent if pools have no cards."""
 
     part = "node condition"
     failure = "node condition not written"

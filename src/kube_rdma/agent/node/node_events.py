@@ -1,9 +1,9 @@
 """The agent's Node object at the API server: its state comes in, Events about node and pods go out.
 
-None of it is needed to serve cards. An agent without an API server has `NodeEvents()`, and all that
-it would send stands in the log. Events never hold anything up: adapters/cluster/events keeps a
-bounded table and writes it when the server answers. A process has one table; `follow` empties it
-for pod networks too. Role plugin alone does not load the client, so imports of it are late.
+None of it is needed to serve cards. An agent without an API server has `NodeEvents()`, which sends
+nothing. Events never hold anything up: adapters/cluster/events keeps a bounded table and writes it
+when the server answers. A process has one table; `follow` empties it for pod networks too. Role
+plugin alone does not load the client, so imports of it are late.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Keeps the labels of this node as its cards, kernel and pools are.
+"""Keeps the labels of this node in line with its cards, kernel and pools.
 
 NodeLabels is a NodeKeeper: pools/rules/labels makes the labels of a survey and the change to write.
 The patch names the version that it was made from, so a label that another client writes meanwhile
-is never overwritten. An agent that ends leaves its labels: DaemonSets select nodes by them, and
-most ends are updates. Role `node` alone does nothing else.
+is never overwritten. An agent that ends leaves its labels, for DaemonSets select nodes by them.
+Role `node` alone does nothing else.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def host_release(host: Path) -> HostRelease:
 class NodeLabels(NodeKeeper[WantedLabels]):
     """A writer of the labels of the agent's node.
 
-    `host` None: those of Node Feature Discovery stay as an earlier agent left them. `removes`: what
-    an agent wrote before goes, and nothing is written.
+    Without `host` labels of Node Feature Discovery stay as an earlier agent left them. With
+    `removes` the labels that an agent wrote are removed, and none is written.
     """
 
     part = "node labels"
@@ -89,7 +89,7 @@ class NodeLabels(NodeKeeper[WantedLabels]):
     def of_survey(
         self, survey: Survey, modes: frozenset[Mode] = frozenset(), rails: int = 0
     ) -> WantedLabels:
-        """Return the labels of a node by a survey, and by the modes and rails of its pools.
+        """Return the labels that follow from a survey, and from modes and rails of the pools.
 
         Role `node` alone knows no pools, so it leaves these out.
         """

@@ -164,8 +164,8 @@ class NodePolicies:
     async def follow(self, desired: Callable[[NodeSpecs, tuple[Refused, ...]], None]) -> None:
         """Call `desired` with the merged policies and the refused ones, until cancelled.
 
-        Without the right to read them, or without their definition, those read before it was lost
-        go on to count, if any.
+        Without the right to read them, or without their definition, the policies that were read
+        before still count.
         """
         self._report = desired
         while True:

@@ -1,7 +1,7 @@
 """Chooses addresses for a plan: those that the pod has, else the first that a pool could give.
 
-explain/rules/planning calls it. The rules of IPAM refuse a request that is wrong. Which free
-address it will be is decided when the pod starts, so the one here is a stand-in.
+explain/rules/planning calls it. The rules of IPAM refuse a request that is wrong. A free address is
+given when the pod starts, so a free address here is a stand-in.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _request(evidence: PodEvidence, interfaces: Sequence[PodNic]) -> ipam.Addres
 
 
 def _node_part(subpool: Subpool) -> Subpool:
-    """Return the part of a subpool that one node has; the first slice stands for any node's."""
+    """Return a slice of a subpool, as a node has one; the whole subpool if it has no slices."""
     if subpool.per_node is None:
         return subpool
     subnet, prefix = subpool.ranges[0].subnet, subpool.per_node.prefix

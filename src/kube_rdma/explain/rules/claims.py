@@ -3,8 +3,7 @@
     pod ─► claim ─► allocation ─► device ─► card ─► booking ─► interface ─► the same Steps
 
 Devices of kube-rdma's own driver are booked as the agent would book them when the kubelet asks. So
-what stands against that is in the agent's own words. Of devices of other drivers only the name is
-known.
+a refusal is in the agent's own words. Of devices of other drivers only the name is known.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def missing(evidence: PodEvidence, seen: Sequence[SeenInterface]) -> tuple[str, 
 def connections(
     evidence: PodEvidence, plan: PodPlan, seen: Sequence[SeenInterface]
 ) -> Iterator[RdmaCmAddress]:
-    """Yield the address that RDMA_CM has to take for each device: the pod's own, or the node's.
+    """Yield the addresses by which RDMA_CM takes each device: the pod's own, or the node's.
 
     Where a card is in a bond, the bond has the node's addresses.
     """
@@ -157,8 +157,8 @@ def device_nodes_from(evidence: PodEvidence) -> SeenFrom:
 def pinned(evidence: PodEvidence) -> Iterator[tuple[str, int]]:
     """Yield containers with device nodes, and the bytes of memory that their programs pinned.
 
-    Containers where that was not seen are left out. Verbs pin what they register, so this shows
-    what UCX or NCCL chose; settings only advise them.
+    Containers where that was not seen are left out. Verbs pin memory that a program registers, so
+    pinned memory shows whether UCX or NCCL chose RDMA; settings only advise them.
     """
     for container in _containers(evidence):
         if container.nodes and container.pinned is not None:
@@ -170,7 +170,7 @@ def _containers(evidence: PodEvidence) -> Sequence[ObservedContainer]:
 
 
 def _opened(shares: Sequence[GrantedShare], plan: PodPlan) -> Iterator[str]:
-    """Yield the kinds of device files that shares open, with the names of their RDMA devices.
+    """Yield the kinds of device files that shares open; all but rdma_cm with their RDMA devices.
 
     Device nodes get their numbers only when the pod starts.
     """
@@ -195,7 +195,7 @@ def _devices(share: GrantedShare, plan: PodPlan) -> list[str]:
 
 
 def _own_plans(plan: PodPlan) -> Iterator[tuple[Plan, PodNic]]:
-    """Yield the plans of interfaces that kube-rdma makes itself, with their cards and parents."""
+    """Yield the plan of each interface that kube-rdma makes itself, with its PodNic."""
     nics = {one.entry.ask.interface: one for one in plan.nics}
     return ((one, nics[one.interface]) for one in plan.plans if one.interface in nics)
 

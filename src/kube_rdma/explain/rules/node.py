@@ -1,4 +1,4 @@
-"""Makes of a NodeReport a node in the form in which the rules of the agent take one.
+"""Turns a NodeReport into a node in the form that the rules of the agent take.
 
 On the node itself the kernel is asked instead. A report has no MTU, no MAC and no prefix length of
 an address. So rules about these are not applied, and the Explanation says that.
@@ -32,7 +32,7 @@ from kube_rdma.pools.rules.labels import NAMESPACES
 from kube_rdma.pools.rules.modes import MODES, pooled, with_networks
 from kube_rdma.pools.rules.pools import shares_of
 
-WIDEST = 65535  # bytes; an MTU that is not known stands against nothing
+WIDEST = 65535  # bytes: an MTU that is not known must refuse nothing
 _LAYERS: Mapping[str, str] = {LinkLayer.INFINIBAND.value: "infiniband"}  # as netlink has them
 
 
@@ -68,7 +68,7 @@ def basis(
 
 
 def _card(card: ReportedCard) -> Card:
-    """Return the card that a NodeReport describes; one that is inside a pod has no ports."""
+    """Return the card that a NodeReport describes; a card that is inside a pod has no ports."""
     position = None
     with suppress(ValueError):
         pci = PciAddress(card.id)
@@ -138,7 +138,7 @@ def _pool(pool: ReportedPool, cards: list[Card], specs: Sequence[PoolSpec]) -> P
 def _guessed(pool: ReportedPool, cards: list[Card]) -> PoolSpec:
     """Return a spec that would give a reported pool.
 
-    A number of shares that the cards divide evenly means a number for each card.
+    In a mode with shares for each card, the spec gives each card its part if the number divides.
     """
     mode = Mode(pool.mode)
     bind, shares = MODES[mode].bind, pool.shares

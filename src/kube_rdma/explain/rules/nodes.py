@@ -13,7 +13,7 @@ from kube_rdma.model.admission import PodTemplate
 from kube_rdma.model.finding import Finding, Stage
 from kube_rdma.model.kubernetes import NodeState
 
-_ORDER = ("labels", "resources", "taints", "cordon")  # codes of findings, the last is nearest
+_ORDER = ("labels", "resources", "taints", "cordon")  # codes of findings; the later, the nearer
 
 
 def unfit(

@@ -1,8 +1,9 @@
-"""Plans the Steps that the agent would take for a pod, by its rules, before anything is decided.
+"""Plans the Steps that the agent would take for a pod, by its rules.
 
-It goes through the stages of attach/rules/procedure, as the agent does, with stand-ins for values
-that are decided later: the first free share, the first address of a pool. A rule that refuses here
-refuses in the words of the agent.
+What a running pod has already is taken from its status. The plan goes through the stages of
+attach/rules/procedure, as the agent does. Stand-ins take the place of values that are decided
+later: the first free share, the first address of a pool. A rule that refuses here refuses in the
+words of the agent.
 """
 
 from __future__ import annotations
@@ -94,10 +95,10 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
 def _granted(
     evidence: PodEvidence, basis: NodeBasis
 ) -> tuple[tuple[attachment.GrantedShare, ...] | None, Refused | None]:
-    """Return the shares that the pod's containers would get, and why they are not to be had now.
+    """Return the shares that the pod's containers would get, and why they cannot be had now.
 
-    With too few free shares, the shares are those of the node as if it had no other pods. They are
-    None if even these are too few.
+    With too few free shares, the shares are planned as if the node had no other pods. Shares are
+    None if there are too few even so.
     """
     short = None
     for node in (basis, replace(basis, used_cards=())):
@@ -109,7 +110,7 @@ def _granted(
 
 
 def judged(evidence: PodEvidence) -> PodPlan:
-    """Return the plan of a pod without a node: its networks are matched, or refused if faulty."""
+    """Return the plan of a pod without a node: it only has the requested networks, or a refusal."""
     try:
         others = evidence.other_networks
         return PodPlan(match_entries(evidence.asks, evidence.networks, others=others))
@@ -126,7 +127,7 @@ def is_unplannable(evidence: PodEvidence, basis: NodeBasis) -> bool:
 def unreported(
     host: attachment.HostNetwork, entries: Sequence[attachment.MatchedEntry]
 ) -> tuple[str, ...]:
-    """Return interfaces that networks name and no NodeReport has, for they are of no RDMA card."""
+    """Return interfaces that networks name and the NodeReport lacks, as they have no RDMA card."""
     names = (entry.network.device for entry in entries)
     reported = {link.name for link in host.links}
     return tuple(
@@ -150,7 +151,7 @@ def _with_unreported(
 def _as_functions(host: attachment.HostNetwork) -> attachment.HostNetwork:
     """Return the node as if each link of a card were a virtual function's, in mode exclusive.
 
-    No NodeReport says which links are.
+    No NodeReport says which links are virtual functions.
     """
     links = (
         replace(one, virtual=FunctionPlace(PlannedHostLink(one.index, one.name), one.pci, 0))
@@ -163,9 +164,9 @@ def _as_functions(host: attachment.HostNetwork) -> attachment.HostNetwork:
 def assumed_shares(
     template: PodTemplate, basis: NodeBasis, attached: Sequence[attachment.AttachedInterface] = ()
 ) -> Iterator[attachment.GrantedShare]:
-    """Yield the shares of the pod's cards by its status annotation, else those preferred now.
+    """Yield shares of the cards in the pod's status annotation, then those preferred now.
 
-    Shares of cards that other pods have are left out. Raise Refused where there are too few.
+    Shares that other pods use are left out. Raise Refused where there are too few.
     """
     taken = {pool.spec.resource: set(_of_others(pool, basis)) for pool in basis.pools}
     cards = tuple(one.card for one in attached if one.card)
@@ -213,10 +214,10 @@ def _at_hand(pool: Pool, basis: NodeBasis, own: Collection[CardId]) -> list[Shar
 
 
 def _has_left(card: Card, spec: PoolSpec, basis: NodeBasis) -> bool:
-    """Return whether a card is inside some pod, for the node lacks its device or interface.
+    """Return whether a card is inside some pod, because the node lacks its device or interface.
 
-    Every card of its pool has an RDMA device there, and an interface on Ethernet. Functions for
-    user space have neither, and InfiniBand has an interface only where IPoIB is loaded.
+    A card that is on the node has an RDMA device, and on Ethernet an interface. Functions for user
+    space have neither, and InfiniBand has an interface only where IPoIB is loaded.
     """
     if link_of(card, basis.host) is not None:
         return False
@@ -227,9 +228,9 @@ def _has_left(card: Card, spec: PoolSpec, basis: NodeBasis) -> bool:
 
 
 def _too_few(pool: Pool, count: int, usable: int, used: int, free: int) -> Refused:
-    """Return the Refused for a container that asks for more shares than it can have.
+    """Return the error for a container that asks for more shares than it can have.
 
-    It says what became of the others.
+    Its sentence says why the other shares are not available.
     """
     every = len(pool.shares)
     lost = ((used, "in use"), (every - used - free, "in other pods"), (free - usable, "unhealthy"))

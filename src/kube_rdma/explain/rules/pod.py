@@ -1,7 +1,7 @@
 """Explains a pod: what it asks for, has, gets and sees, and what is in its way.
 
-`kube-rdma explain` enters its rules here. For shares and Steps the agent's records count first,
-then the pod's status annotation, then what the rules would do now. Each part says how it is known.
+`kube-rdma explain` calls `explain`. For shares and Steps the agent's records count first, then the
+pod's status annotation, then what the rules would do now. Each part says how it is known.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _meaning(network: Network, evidence: model.PodEvidence) -> Iterator[str]:
 
 
 def _shares(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[model.ExplainedShare]:
-    """Yield the shares that containers hold by the agent's records, else those of the plan."""
+    """Yield the shares of the agent's records, else of the plan, else the cards of the status."""
     names = evidence.basis.card_names if evidence.basis else {}
     if evidence.bindings:
         for binding in evidence.bindings:

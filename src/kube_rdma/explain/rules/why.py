@@ -39,7 +39,7 @@ def concerned(findings: Iterable[Finding], pod: Explanation | None, node: str) -
 
 
 def causes(symptom: str, clues: Iterable[tuple[str, Finding]]) -> tuple[tuple[str, Finding], ...]:
-    """Return root Findings with their sources, each once: errors first, then by symptom.
+    """Return root Findings with their sources, each once: errors first, then what fits the symptom.
 
     Advice is left out.
     """

@@ -1,1 +1,1 @@
-"""Decides what frames say, which leaves a node is on, and which cable is not where it belongs."""
+"""Decides what LLDP frames say, which leaves a node is on, and which cable is misplaced."""

@@ -1,7 +1,7 @@
 """Compares the cables that are seen with those that an administrator accepted or wrote.
 
-Nodes without expectations are compared with the other nodes of their leaves. Cables that have the
-places of each other are one fault, however many they are, so each cable is named once.
+Nodes without expected cables are compared with the other nodes of their leaves. Cables that are
+plugged in at each other's places are one fault, however many they are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOBODY = "nobody accepted it"
 
 
 def cable_faults(cables: Iterable[NodeCables]) -> tuple[CableFault, ...]:
-    """Return the faults of all cables: those of expectations, then those of comparison."""
+    """Return the faults of cables: first those against expected cables, then shared leaves."""
     nodes = sorted(cables, key=lambda one: natural(one.node))
     return (*_unexpected([one for one in nodes if one.expected]), *_shared_leaves(nodes))
 
@@ -70,7 +70,7 @@ def _unexpected(nodes: Sequence[NodeCables]) -> Iterator[CableFault]:
 def _cycles(
     wrong: Mapping[_End, FaultyCable], owners: Mapping[SwitchPort, _End]
 ) -> list[tuple[_End, ...]]:
-    """Return groups of ends of which each is in the place of the next, the last in the first's."""
+    """Return groups of card ports: each is plugged in where the next of its group belongs."""
     placed = {end: one.seen for end, one in wrong.items() if one.seen}
     follows = {end: owners[place] for end, place in placed.items() if place in owners}
     seen: set[_End] = set()
@@ -89,9 +89,9 @@ def _cycles(
 
 
 def _shared_leaves(nodes: Sequence[NodeCables]) -> Iterator[CableFault]:
-    """Yield a fault where cards of a node share a leaf of which most nodes have one card.
+    """Yield a fault where cards of a node share a leaf on which most nodes have one card.
 
-    A node with expectations has it as they say.
+    Nodes with expected cables have no such fault.
     """
     on: dict[str, dict[str, dict[CardId, FaultyCable]]] = defaultdict(lambda: defaultdict(dict))
     for node in nodes:
@@ -111,9 +111,9 @@ def _shared_leaves(nodes: Sequence[NodeCables]) -> Iterator[CableFault]:
 
 
 def cable_finding(fault: CableFault) -> Finding:
-    """Return a fault as a Finding about its first node, with both ends of its cables.
+    """Return a fault as a Finding about its first node.
 
-    It is advice where every cable is on the leaf where it belongs, or nobody said where it does.
+    The Finding is an error only if a cable is missing from the leaf where it is expected.
     """
     pairs = [(cable.seen, cable.expected) for cable in fault.cables]
     on_leaf = all(not place or (at and at.switch == place.switch) for at, place in pairs)
@@ -128,7 +128,7 @@ def cable_finding(fault: CableFault) -> Finding:
 
 
 def fault_text(fault: CableFault) -> str:
-    """Return what is wrong with the cables of a fault, with both ends of each."""
+    """Return what is wrong with the cables of a fault: where the first few are and belong."""
     seen = [f"is in {one.seen}" if one.seen else "hears no switch" for one in fault.cables]
     texts = [f"{one.node} {one.card} {at}" for one, at in zip(fault.cables, seen, strict=True)]
     if fault.kind is Kind.SHARED_LEAF:

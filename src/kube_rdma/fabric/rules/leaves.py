@@ -1,8 +1,9 @@
 """Decides the labels of leaves: which leaves a node is on, and which nodes are a block.
 
 fabric/nodes hands in what agents report and writes the change. A node's leaf follows from its own
-report alone, so that a node that lies moves no other. Its block is the set of leaves that most of
-the nodes have that share its leaves: a node with one cable in the wrong leaf stays in its block.
+report alone, so that a false report changes the leaf of no other node. A node's block is the
+commonest set of leaves that has more than half of the node's ports. So a node with one cable of
+many in the wrong leaf stays in its block.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ DIALECTS = {
     "write-ack": "alibabacloud.com/asw-id",
 }
 # The annotations of a node in which the controller remembers the labels that it wrote, the leaf of
-# each port by "card/number", and the faults of cables that it told.
+# each port by "card/number", and the faults of cables that it reported.
 OWN, LEAVES, FAULTS = (f"kube-rdma.io/fabric-{what}" for what in ("labels", "leaves", "faults"))
 
 Leaves = frozenset[str]
 
 _KEYS = frozenset((LEAF, BLOCK, *DIALECTS.values()))
-_BETWEEN = "__"  # names of a set; a dot or a dash would make one of two
+_BETWEEN = "__"  # joins the names of a set; a dot or a dash may be in a name
 _ROOM = 54  # characters of 63, which a label value has, before a dash and a digest
 _MOST_PORTS = 64  # that are remembered
 _MOST_BESIDE = 32  # sets of leaves with one in common that are looked at, the commonest first
@@ -44,7 +45,7 @@ _MOST_BESIDE = 32  # sets of leaves with one in common that are looked at, the c
 def leaf_value(leaves: Collection[str]) -> str:
     """Return the label value of a set of leaves: their names, or the first, the last and a digest.
 
-    Different sets have different values, whatever characters their names have.
+    The digest tells sets apart whose names make no legal value.
     """
     names = sorted(sorted(leaves), key=natural)
     whole = _BETWEEN.join(names)
@@ -57,7 +58,7 @@ def leaf_value(leaves: Collection[str]) -> str:
 
 
 def leaves_by_port(cables: NodeCables, remembered: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the leaf of each port of a node; a silent port keeps the one that is remembered."""
+    """Return a node's leaves by port ("card/number"); a silent port keeps the remembered one."""
     heard = {f"{card}/{number}": at.switch for (card, number), at in cables.heard.items()}
     known = {one.card for one in cables.ports} | cables.gone
     kept = {key: leaf for key, leaf in remembered.items() if key.rpartition("/")[0] in known}
@@ -70,7 +71,7 @@ def accepted_leaves(cables: NodeCables) -> Mapping[str, str]:
 
 
 def blocks(ports: Mapping[str, Collection[str]]) -> Mapping[str, Leaves]:
-    """Return the block of each node: the commonest leaves that have more than half of its ports.
+    """Return each node's block: the commonest set of leaves that has over half of the node's ports.
 
     `ports` has the leaf of each port of a node; a node without any has no block.
     """
@@ -93,7 +94,10 @@ def blocks(ports: Mapping[str, Collection[str]]) -> Mapping[str, Leaves]:
 
 
 def wanted_labels(leaves: Mapping[str, str], block: Leaves | None, mode: str) -> Mapping[str, str]:
-    """Return the labels of a node by the leaf of each port; mode write-NAME adds a dialect's."""
+    """Return the labels of a node's leaves and block, none without a block.
+
+    A mode of DIALECTS adds another project's label for the leaves.
+    """
     if not block:
         return {}
     leaf = leaf_value({*leaves.values()})
@@ -105,8 +109,8 @@ def label_change(
 ) -> LabelChange | None:
     """Return the change that gives a node its labels and annotations; None when it has them.
 
-    A label is the controller's if its annotation has it with the value that the node has. One that
-    somebody else wrote stays, and so does one that was changed since.
+    A label is the controller's if the annotation has it with the value that the node has. A label
+    that somebody else wrote stays, and so does one whose value was changed since.
     """
     has, notes = dict(node.labels), dict(node.annotations)
     remembered = {key: value for key, value in _texts(notes.get(OWN)).items() if key in _KEYS}
@@ -120,7 +124,7 @@ def label_change(
 
 
 def remembered_leaves(node: NodeState) -> Mapping[str, str]:
-    """Return the leaf of each port as the node's annotation has it; of a garbled one nothing."""
+    """Return the leaf of each port from the node's annotation; nothing if that is garbled."""
     return _texts(dict(node.annotations).get(LEAVES))
 
 

@@ -2,9 +2,9 @@
 
     frame ─► announced ─► heard, expired: HeardPort ─► known: what a NodeReport says of the port
 
-fabric/neighbours receives the frames, and hands in the time. Whoever can send on the wire can forge
-a frame, so a port remembers one neighbour and one rival, and hears nothing for a while once they
-contradict each other. Numbers and rules of frames are those of IEEE 802.1AB-2016.
+fabric/neighbours receives the frames, and hands in the time. Anybody on the wire can forge a frame.
+After a few contradictions about its neighbour, or too many frames, a port is deaf for a while.
+Numbers and rules of frames are those of IEEE 802.1AB-2016.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kube_rdma.model.reports import KnownNeighbour, PortKey, ReportedNeighbour
 
 TTL_SECONDS = 121  # what a switch gives without settings: four times 30 s, and one
 LONGEST_TTL = 3600  # a forged frame must not hold for the 18 hours that it may ask for
-MOST_TURNS, MOST_FRAMES = 3, 1000  # of a port within TTL_SECONDS; a switch sends one a second
+MOST_TURNS, MOST_FRAMES = 3, 1000  # of a port within TTL_SECONDS; a switch sends <= 1 a second
 
 _HEAD, _ETHERTYPE = 14, b"\x88\xcc"
 _END, _CHASSIS, _PORT, _TTL, _SYSTEM_NAME, _ONCE = 0, 1, 2, 3, 5, 7  # types of TLVs (table 8-1)
@@ -37,7 +37,7 @@ _LONGEST_NAME = 128
 
 
 class Announced(Frozen):
-    """The words of a switch port in one frame; they hold for `ttl` seconds."""
+    """What a switch port says of itself in one frame; it holds for `ttl` seconds."""
 
     neighbour: ReportedNeighbour
     ttl: int
@@ -45,9 +45,9 @@ class Announced(Frozen):
 
 @lru_cache(maxsize=16)  # a switch sends the same frame again and again
 def announced(frame: bytes) -> Announced | None:
-    """Return the words of an Ethernet frame; None if it has to be discarded (9.2.7.7).
+    """Return what a frame says; None for one that the standard discards (9.2.7.7).
 
-    A frame that ends LLDP on the port says nothing either: what was said is over in time.
+    A frame by which a switch ends LLDP (TTL 0) is None too: what it said before runs out.
     """
     fields = _fields(frame[_HEAD:]) if frame[12:_HEAD] == _ETHERTYPE else None
     if fields is None or len(fields.get(_TTL, b"")) < 2:
@@ -63,7 +63,7 @@ def announced(frame: bytes) -> Announced | None:
 
 
 def _fields(body: bytes) -> Mapping[int, bytes] | None:
-    """Return the values of a frame by type; None if it breaks off or has another order.
+    """Return the values of a frame's TLVs by type; None if it is cut short or malformed.
 
     Chassis, port and TTL come first. Of types that may come more than once the last is returned.
     """
@@ -81,7 +81,7 @@ def _fields(body: bytes) -> Mapping[int, bytes] | None:
 
 
 def _identity(value: bytes, mac: int, address: int) -> str:
-    """Return a chassis or port ID; "" if it has not the length of one."""
+    """Return a chassis or port ID; "" if its length is wrong."""
     kind, octets = value[:1], value[1:]
     if not 1 <= len(octets) <= 255:
         return ""
@@ -93,7 +93,7 @@ def _identity(value: bytes, mac: int, address: int) -> str:
 
 
 def _text(octets: bytes) -> str:
-    """Return a name as one short printable line; octets that are no text in hexadecimal."""
+    """Return a name as one short printable line, in hexadecimal if it is not UTF-8."""
     try:
         text = octets.decode()
     except UnicodeDecodeError:
@@ -129,7 +129,7 @@ class HeardPort(Frozen):
     ttl: int = TTL_SECONDS
     turns: int = 0
     frames: int = 0
-    hint: str = ""  # who else may take the frames, if none came
+    hint: str = ""  # why none may have come, as firmware_hint says it
 
 
 def listening(now: float) -> HeardPort:
@@ -138,12 +138,12 @@ def listening(now: float) -> HeardPort:
 
 
 def away(port: HeardPort) -> HeardPort:
-    """Return a port whose interface is in a pod: its neighbour holds until it is back."""
+    """Return a port whose interface is in a pod; the port keeps its neighbour meanwhile."""
     return replace(port, until=inf)
 
 
 def present(port: HeardPort, now: float) -> HeardPort:
-    """Return a port whose interface the node has; one that is back from a pod has time to hear."""
+    """Return a port whose interface the node has; one back from a pod gets time to hear a frame."""
     is_back = port.until == inf and port.unheard in (Unheard.WAITING, Unheard.RESTLESS)
     return replace(port, until=now + TTL_SECONDS) if is_back else port
 
@@ -175,7 +175,7 @@ def heard(port: HeardPort, frame: Announced | None, now: float) -> HeardPort:
 
 
 def expired(port: HeardPort, now: float, hint: str = "") -> HeardPort:
-    """Return a port at the end of its time `until`; `hint` says who else may take the frames."""
+    """Return a port at the end of its time `until`; `hint` is what firmware_hint says."""
     if port.unheard is Unheard.RESTLESS:
         return listening(now)
     silent = replace(port, until=inf, neighbour=None, rival=None, unheard=Unheard.SILENT, hint=hint)
@@ -183,7 +183,7 @@ def expired(port: HeardPort, now: float, hint: str = "") -> HeardPort:
 
 
 def _turned(port: HeardPort, now: float) -> HeardPort:
-    """Return a port after a contradiction; after a few it is deaf, so that nothing flaps."""
+    """Return a port after a contradiction; after MOST_TURNS it is deaf, so that nothing flaps."""
     port = replace(port, turns=port.turns + 1)
     return port if port.turns < MOST_TURNS else _restless(now)
 
@@ -196,7 +196,7 @@ def _restless(now: float) -> HeardPort:
 
 
 class PortPlace(Frozen):
-    """The interface that receives the frames for a port; None: the node's namespace has it not."""
+    """The interface that receives the frames for a port; None where no interface is known."""
 
     link_layer: LinkLayer
     interface: str | None = None
@@ -207,7 +207,7 @@ class PortPlace(Frozen):
 def places(
     cards: Iterable[Card], functions: Iterable[Function], before: Mapping[PortKey, PortPlace]
 ) -> Mapping[PortKey, PortPlace]:
-    """Return the place of each port of cards; one that a pod has keeps the place of `before`."""
+    """Return the place of each port of cards; a port without interface keeps that of `before`."""
     above = {function.position.pci: function for function in functions}
     found: dict[PortKey, PortPlace] = {}
     for card in cards:
@@ -235,7 +235,7 @@ def _place(device: Device, port: Port, functions: Mapping[PciAddress, Function])
 
 
 def known(place: PortPlace, port: HeardPort | None, refused: str) -> KnownNeighbour:
-    """Return what is known of a port; `refused` is why its frames cannot be received."""
+    """Return what is known of a port's neighbour; `refused` says why no frame can be received."""
     if place.link_layer is LinkLayer.INFINIBAND:
         return KnownNeighbour(
             unheard="only the subnet manager of InfiniBand knows it: ibnetdiscover asks"
@@ -252,10 +252,10 @@ def known(place: PortPlace, port: HeardPort | None, refused: str) -> KnownNeighb
 
 
 def firmware_hint(place: PortPlace, flags: Mapping[str, bool]) -> str:
-    """Return how to find out whether a card's firmware takes the frames; "" if it cannot.
+    """Return why frames may be missing, and what to do or try: firmware takes them, or LLDP is off.
 
     A daemon of the node takes none: each packet socket gets a copy (deliver_skb, net/core/dev.c).
-    `flags` are the private ones of the driver: i40e_ethtool.c and ice_ethtool.c have one each.
+    `flags` are the private flags of the driver: i40e and ice each have one for LLDP.
     """
     takes = f": the card's firmware takes them, ethtool --set-priv-flags {place.interface}"
     if flags.get("fw-lldp-agent"):

@@ -24,8 +24,8 @@ def matrix(survey: model.Survey) -> tuple[tuple[Nearness | None, ...], ...]:
     """Return the nearness of each GPU and RDMA device to all others, as rows of a matrix.
 
     GPUs come first, then RDMA devices, in the order of the survey. A soft device has the position
-    of the function below its interface. Without a position only different NUMA nodes say something:
-    SYS; None stands for not known.
+    of the function below its interface. Without a position the result is SYS for different NUMA
+    nodes, else None.
     """
     places: list[tuple[PciPosition | None, int | None]] = []
     places += [(gpu.position, gpu.position.numa_node) for gpu in survey.gpus]

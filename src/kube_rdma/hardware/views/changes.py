@@ -1,9 +1,9 @@
 """Shows the differences of two surveys, a line for each: `kube-rdma devices --watch`.
 
 hardware/watch takes a new Survey whenever the kernel announces something and compares it with the
-last one here. The comparison goes through all fields of RDMA devices, ports and GPUs, so a field
-that is new in the model is watched from its first day. Of the node it compares the RDMA namespace
-mode and the device file of the RDMA CM. PCI functions, interfaces and faults are left out.
+last one here. The comparison goes through all fields of RDMA devices, ports and GPUs. Of the node
+it compares the RDMA namespace mode and the device file of the RDMA CM. PCI functions, interfaces
+and faults are left out.
 """
 
 from __future__ import annotations

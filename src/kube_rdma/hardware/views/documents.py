@@ -1,6 +1,6 @@
 """The node's RDMA devices for programs: `kube-rdma devices -o json`, key by key.
 
-Beside hardware/views/table, which shows the same to people. `plain` also makes the JSON lines of
+hardware/views/table shows the same to people. `plain` also makes the JSON lines of
 --watch.
 """
 

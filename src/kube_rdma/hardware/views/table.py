@@ -118,7 +118,7 @@ def _netdev(port: Port) -> str:
 
 
 def _place(device: Device, names: Mapping[PciAddress, str]) -> str:
-    """Return the PCI address, and in parentheses its part of a card or the number of its VFs.
+    """Return the PCI address, and in parentheses which part of a card it is or how many VFs it has.
 
     `names` are the names of cards by PCI address.
     """

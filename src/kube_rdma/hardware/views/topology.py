@@ -1,8 +1,8 @@
 """Shows how near GPUs and NICs are: `kube-rdma devices --topology` and its picture.
 
-Rows, columns, marks and the two-space ``NIC0: mlx5_0`` lines are those of `nvidia-smi topo -m`, so
-that what reads its output by fields reads this. Added to it are the NUMA node of NICs, and a legend
-of the GPUs, for their numbers follow the PCI address here. rules/node_picture finds the marks; they
+Rows, columns, marks and the two-space ``NIC0: mlx5_0`` lines are like those of `nvidia-smi topo
+-m`. The NUMA node of NICs is added, and a legend of the GPUs, for their numbers follow the PCI
+address here. rules/node_picture finds the marks; they
 come as text.
 """
 
@@ -188,7 +188,7 @@ def _bridge(bridge: model.TopologyBridge) -> NestedBox:
 
 
 def _tenants(group: model.TopologyGroup) -> Iterator[tuple[NestedBox, ...]]:
-    """Yield rows of boxes: the GPUs of a PCIe switch, then its cards."""
+    """Yield rows of boxes: the GPUs of a group, then its cards."""
     for boxes in (list(map(_gpu, group.gpus)), list(map(_card, group.cards))):
         for start in range(0, len(boxes), _ACROSS):
             yield tuple(boxes[start : start + _ACROSS])

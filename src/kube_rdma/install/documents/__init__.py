@@ -1,1 +1,1 @@
-"""Decodes values of an installation, for `kube-rdma render` and the Helm chart."""
+"""Decodes the values and the objects of an installation as people write them."""

@@ -1,9 +1,9 @@
 """Reads the assignments of ``--set`` as Helm does.
 
-Paths have names and indices, commas stand between pairs, a backslash makes the next character
+Paths have names and indices, and commas stand between pairs. A backslash makes the next character
 plain text, and braces hold a list (helm.sh, "The Format and Limitations of --set"). Besides, a
-value can be JSON, as with Helm's ``--set-json``. The last one can be YAML that begins with a
-bracket or a quote.
+value can be JSON, as with Helm's ``--set-json``. The last value of a text can be YAML that begins
+with a bracket or a quote.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def pairs(text: str, where: str) -> Iterator[tuple[Path, Any]]:
 def put(node: Any, path: Sequence[str | int], value: Any) -> Any:
     """Return a copy of `node` with a value at a path.
 
-    What is in the way is replaced; a list that is too short is filled up with None.
+    A value that is in the path's way is replaced; a list that is too short gets entries None.
     """
     if not path:
         return value

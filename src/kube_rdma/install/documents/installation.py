@@ -1,10 +1,10 @@
 """Reads the values and the objects of an installation as people write them.
 
-Values are for `kube-rdma render`, `kube-rdma install` and the Helm chart. Each has a default of its
-preset or of all presets (install/rules/presets), so that a file holds only what differs. The
-chart's values.schema.json, values.yaml and README.md are made from these models; here the same
-values are read with the place of each fault. Objects are Kubernetes manifests in YAML, with marks
-where values go; `read` makes blueprints of them.
+Values are for `kube-rdma render`, `kube-rdma install` and the Helm chart. Each value has a default
+of its preset or of all presets (install/rules/presets), so that a file holds only what differs. The
+chart's values.schema.json, values.yaml and README.md are made from these models; `check` names the
+place of each fault. Objects are Kubernetes manifests in YAML, with marks where values go; `read`
+makes blueprints of them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Installation(Typed):
         "default", "rails", "rdma-ib", "efa", "ack", "vke", "scc", "nvidia", "nvidia-operator", "ib"
     ] = "default"
     """
-    preset is the kind of installation. It decides the names, the resource and what a share of it
-    is. default, rails, rdma-ib and efa have names of kube-rdma's own, the others those of a
-    platform's document. docs/install.md says which is for whom.
+    preset is the kind of installation. It decides names, the resource that pods ask for, and what
+    one share is. default, rails, rdma-ib and efa have names of kube-rdma's own, the others those of
+    a platform's document. docs/install.md says which preset is for whom.
     """
     distribution: Literal[
         "kubernetes",
@@ -84,7 +84,7 @@ class Installation(Typed):
     """namespace is the namespace of the installation."""
     agent: documents.InstalledAgent = documents.InstalledAgent()
     """
-    agent has the settings of the agents. One runs on each node and offers the node's cards as
+    agent has the settings of the agents. An agent runs on each node and offers the node's cards as
     resources.
     """
     controller: documents.InstalledController = documents.InstalledController()
@@ -143,8 +143,8 @@ def values() -> tuple[install.ChartValue, ...]:
 def schema(left_out: Mapping[str, str], decided: Collection[str]) -> str:
     """Return the JSON Schema of the values as Helm wants it, which adds a value `global`.
 
-    `left_out` has sentences for descriptions, by the path of a value: what holds without it.
-    Values whose path is in `decided` may be null: preset or distribution have their default.
+    `left_out` says by the path of a value what holds where the value is left out. Values whose path
+    is in `decided` may be null, for preset or distribution decide their default.
     """
     made = _whole()
     for value, node in _below(made, made["$defs"], ""):
@@ -196,8 +196,8 @@ def _meant(node: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
 def _bare(node: Any) -> Any:
     """Return a JSON schema for Helm: without defaults and without null as a choice.
 
-    Defaults are those of presets. Patterns that look ahead are left out, for Helm's expressions are
-    Go's; `render` checks them.
+    Presets have the defaults. Patterns that look ahead are left out, for Helm's regular expressions
+    cannot look ahead; `render` checks them.
     """
     if isinstance(node, list):
         return [_bare(value) for value in node]

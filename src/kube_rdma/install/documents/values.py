@@ -1,4 +1,4 @@
-"""The values of an installation by part: image, agents, controller, pools, metrics, folders.
+"""Models an installation's values by part: image, agents, controller, pools, metrics, folders.
 
 Below each field stands its sentence for the schema and the tables of the Helm chart
 (lib/schema). The real defaults are those of install/rules/presets, which the sentences
@@ -121,8 +121,8 @@ class InstalledImage(Typed):
     """
     pull_secrets: Many[PullSecret] = ()
     """
-    pullSecrets lists the Secrets for a registry with a password. They are in the namespace of the
-    installation. Example: [{name: registry}].
+    pullSecrets lists Secrets, in the installation's namespace, for a registry with a password.
+    Example: [{name: registry}].
     """
     architectures: Annotated[Many[Literal["amd64", "arm64"]], Field(min_length=1)] = (
         "amd64",
@@ -230,9 +230,9 @@ class InstalledAgent(Typed):
     """
     startup_taint: bool = False
     """
-    startupTaint is whether an agent removes the taint kube-rdma.io/starting:NoSchedule from its
-    node once all RDMA resources are allocatable, or the one for cluster-autoscaler. Not with
-    presets ack, scc and efa. See docs/nodes.md.
+    startupTaint is whether an agent removes the taint kube-rdma.io/starting:NoSchedule, or the one
+    for cluster-autoscaler, once all RDMA resources of its node are allocatable. Not with presets
+    ack, scc and efa. See docs/nodes.md.
     """
     node_labels: Literal["write", "write-nfd", "leave", "remove"] = "write"
     """
@@ -242,9 +242,9 @@ class InstalledAgent(Typed):
     """
     namespace_isolation: Names = ""
     """
-    namespaceIsolation lists namespaces, with commas between them. All pods may name their networks,
-    besides those of the pod's own namespace, and no CNI configuration of the node. Empty: networks
-    of any namespace. Example: default,kube-system. See docs/tenancy.md.
+    namespaceIsolation lists namespaces, with commas between them. A pod may then name networks of
+    these and of its own namespace alone, and no CNI configuration of the node. Empty: networks of
+    any namespace. Example: default,kube-system. See docs/tenancy.md.
     """
     se_linux_type: SelinuxType = ""
     """
@@ -272,7 +272,7 @@ class InstalledAgent(Typed):
     health_port: Port = 0
     """
     healthPort is the TCP port, at 127.0.0.1 of each node, where the kubelet asks an agent for
-    /readyz. Two agents on one node need two. 0: no probes.
+    /readyz. Two agents on one node need two ports. 0: no probes.
     """
     extra_args: Many[str] = ()
     """
@@ -344,8 +344,8 @@ class InstalledController(Typed):
     tolerations: Many[Object] = ()
     """
     tolerations lists the taints of nodes that the controller and the hooks of an uninstall
-    tolerate, as in a pod. Where all nodes have taints they start nowhere without it. Example:
-    [{key: CriticalAddonsOnly, operator: Exists}].
+    tolerate, as in a pod. Where all nodes have taints, they start nowhere without tolerations.
+    Example: [{key: CriticalAddonsOnly, operator: Exists}].
     """
     affinity: InstalledAffinity = InstalledAffinity()
     """affinity says on which nodes and beside which pods controllers run, as in a pod."""
@@ -419,9 +419,9 @@ class InstalledClaims(Typed):
 
     enabled: bool = False
     """
-    enabled is whether agents can offer cards to ResourceClaims, as driver rdma.kube-rdma.io. They
-    do on nodes with the label kube-rdma.io/serve=claims, and for pools with serve: claims. Alpha.
-    It needs Kubernetes 1.34. Not with presets ack, scc and efa.
+    enabled is whether agents can offer cards to ResourceClaims, as driver rdma.kube-rdma.io. Agents
+    do so on nodes with the label kube-rdma.io/serve=claims, and for pools with serve: claims.
+    Alpha. It needs Kubernetes 1.34. Not with presets ack, scc and efa.
     """
     dranet_attributes: bool = False
     """
@@ -448,7 +448,7 @@ class InstalledRoles(Typed):
 
     install: bool = True
     """
-    install is whether the chart creates these ClusterRoles. They have the same names in every
+    install is whether the chart creates these ClusterRoles. Their names are the same in every
     release, so a second release in a cluster needs false.
     """
     doctor: bool = True
@@ -473,13 +473,13 @@ class InstalledNetworks(Typed):
     install: bool = False
     """
     install is whether the chart creates networks for pods in its namespace: rail-0 to rail-7, each
-    for the card of its rail, and rails, for a card of any. They are for rdma/nic, so for presets
-    default and rails. Their addresses come from the IPPools rail-0 to rail-7.
+    for the card of its rail, and rails, for a card of any. The networks are for rdma/nic, so for
+    presets default and rails. Addresses come from the IPPools rail-0 to rail-7.
     """
     mtu: Annotated[int, Field(ge=0, le=65535)] = 0
     """
-    mtu is the MTU of pods' interfaces in these networks. 0: that of the card. It has to fit that
-    of the card. Example: 4200.
+    mtu is the MTU of pods' interfaces in these networks, at most that of the card. 0: that of the
+    card. Example: 4200.
     """
 
 

@@ -1,7 +1,7 @@
 """Says of an installation what is left to do, and which values have no effect.
 
-`kube-rdma render` prints them above the objects, and on standard error; the chart's NOTES.txt has
-the same sentences under the same conditions, which tests compare.
+`kube-rdma render` prints these notes above the objects, and on standard error. The chart's
+NOTES.txt has the same sentences under the same conditions, which tests compare.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ OF_DOCUMENTS = {
     "nvidia": "mlnx-network-operator",
     "nvidia-operator": "mlnx-network-operator",
 }
-"""Presets whose objects have the names of another program's, and the namespace of that program."""
+"""Presets that name their objects as another program does, with the namespace of that program."""
 READ_ONLY = ("openshift", "bottlerocket", "flatcar", "talos", "gke")
 """Distributions whose nodes have a read-only root, or a read-only /usr."""
 _CARDS = "feature.node.kubernetes.io/pci-15b3.present"

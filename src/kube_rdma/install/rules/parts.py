@@ -3,7 +3,7 @@
 A part is a file of the Helm chart. Most of its objects are described in the file of its name in
 objects/; the policies for pods are computed (pod_policies). Definitions, dashboards and what the
 files describe are handed in, as rules read no files. `filled` makes objects of blueprints for
-`kube-rdma render`; kube_rdma_tools/chart_templates makes Helm's templates of the same.
+`kube-rdma render`; kube_rdma_tools/chart_templates makes Helm's templates of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PARTS = (
     "retirement",
 )
 FILES = (*PARTS, "policies")
-"""The files of objects/; policies of agents and operators stand first in part admission."""
+"""The files in objects/: one for each part, and `policies`, which begins part admission."""
 _RULES = "x-kubernetes-validations"
 # `helm uninstall` would delete the blocks of living pods with their definition.
 _KEPT = {"helm.sh/resource-policy": "keep"}
@@ -112,7 +112,7 @@ def _dashboard(name: str, board: install.Json) -> install.Json:
 def filled(
     blueprints: Sequence[install.Blueprint], values: install.Values
 ) -> Iterator[install.Json]:
-    """Yield the objects that blueprints make of these values, without those for Helm alone."""
+    """Yield the objects of blueprints whose conditions hold, without those for Helm alone."""
     for blueprint in blueprints:
         if blueprint.for_helm or not all(_holds(one, values) for one in blueprint.conditions):
             continue

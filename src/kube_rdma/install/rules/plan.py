@@ -1,7 +1,7 @@
 """Decides what an installation makes and changes on a cluster, and what is in its way.
 
 install/apply reads an InstallSight and writes the InstallPlan made of it; install/views shows it.
-What is not the release's is never overwritten, as Helm would refuse it.
+Objects of another owner are never overwritten, as Helm would refuse it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REMEDY = "Remove it, or give this installation names of its own: write --set fu
 
 
 def install_plan(sight: install.InstallSight) -> install.InstallPlan:
-    """Return what is to be written, and findings, of which an error forbids all of it."""
+    """Return what is to be written, and findings; one error among them forbids all writes."""
     without: dict[str, list[str]] = defaultdict(list)  # names of nodes by the reason
     for node in sight.nodes if sight.release.chosen else ():
         if why := objection(sight.release.chosen or ChosenNodes(), node):
@@ -84,10 +84,10 @@ def _obstacles(sight: install.InstallSight) -> Iterator[Finding]:
 
 
 def _neighbours(sight: install.InstallSight) -> Iterator[Finding]:
-    """Yield findings about others that serve the nodes' cards."""
+    """Yield findings about other programs that serve the nodes' cards."""
     own = {title(one) for one in sight.release.objects}
     for name, one in ((f"DaemonSet {one.title}", one) for one in sight.plugins):
-        if one.is_ours and name not in own and not one.owner:  # an operator's are its policies'
+        if one.is_ours and name not in own and not one.owner:  # its owner is a policy
             problem = "it is an agent of another installation of kube-rdma"
             remedy = "Uninstall that one, or give each nodes of its own (several releases)"
             alone = Severity.ERROR if sight.release.name == RELEASE else Severity.WARNING
@@ -110,7 +110,7 @@ _KUBELETS = "node.kubernetes.io/"  # taints of the kubelet and the node controll
 def objection(chosen: ChosenNodes, node: NodeState) -> str:
     """Return why the scheduler keeps a pod off a node, by a label or a taint; "" if it does not.
 
-    The kubelet's own taints come and go with the node's state, and a DaemonSet tolerates them.
+    Taints that follow the node's state (node.kubernetes.io/) are not looked at.
     """
     labels = dict(node.labels)
     lacking = [f"{key}={value}" for key, value in chosen.labels if labels.get(key) != value]

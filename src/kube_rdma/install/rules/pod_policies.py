@@ -1,9 +1,9 @@
 """Makes the admission policies for pods that ask for shares: admission/rules/findings in CEL.
 
 CEL sees the pod alone: no NodePolicies, networks, claims or pools, and no JSON inside of an
-annotation, whose blocks are counted by a pattern that never counts too few. So policies find a part
-of what those rules find, and nothing else. They also look at the templates of workloads, where
-people see a warning: a pod that a controller makes has nobody to warn.
+annotation. Blocks in an annotation are counted by a pattern that never counts too few. So policies
+find a part of what those rules find, and nothing else. Policies also look at the templates of
+workloads: if a controller makes the pods, nobody sees a warning about a pod.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _values(path: str) -> Joined:
 
 
 def _among(resources: str) -> str:
-    """Return the CEL condition that a variable's list has `key`, or a pattern such as rdma/*."""
+    """Return the CEL condition that a variable's list has `key` or its domain, such as rdma/*."""
     return f"(key in variables.{resources} || key.split('/')[0] + '/*' in variables.{resources})"
 
 
@@ -61,7 +61,8 @@ SHARED = _among("shares")
 def _held(pod: str, count: str) -> str:
     """Return the CEL expression for the amount that a pod holds, given that of a container `c`.
 
-    It is the sum of all that run together, else the most of any init container.
+    A pod holds the sum of all containers that run together; if that is 0, the most of any init
+    container.
     """
     init = f"{pod}.spec.?initContainers.orValue([])"
     beside = f"({pod}.spec.containers + {init}.filter(c, {_SIDECAR})).map(c, {count}).sum()"
@@ -194,7 +195,7 @@ _TERMS = (
 def _fixed(label: str, modes: Sequence[Mode]) -> str:
     """Return the CEL condition that the pod's node selector or affinity demands one of these modes.
 
-    `label` is the label of nodes that has their mode.
+    `label` is the label whose value on a node is its mode.
     """
     among = [str(mode) for mode in modes]
     holds = (
@@ -426,7 +427,7 @@ def _add(path: str, value: str) -> str:
 
 
 def _for_each(field: str, chosen: str, which: str, patch: str) -> str:
-    """Return CEL that patches each container `c` with index `i` for which `which` is true."""
+    """Return CEL that applies `patch` to each container `c` (index `i`) if `chosen` and `which`."""
     containers = f"object.spec.{field}"
     return (
         f"{chosen} && has({containers}) ? {containers}.transformList(i, c, {which}, {patch}) : []"

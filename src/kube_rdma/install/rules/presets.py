@@ -1,7 +1,7 @@
 """Merges the default values of an installation with those of a preset and a distribution.
 
-They stand in presets.yaml beside this file, which is loaded once, as a module is.
-Later layers win: DEFAULTS, a preset, a distribution, then the values of whoever installs.
+All defaults stand in presets.yaml beside this file. Later layers win: DEFAULTS, a preset, a
+distribution, then the values of whoever installs.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def namespaces() -> tuple[str, ...]:
 def merged(given: Values) -> Json:
     """Return all values of an installation: `given` over the defaults of preset and distribution.
 
-    Objects are merged field by field, everything else is replaced. Without a preset it is that of
-    DEFAULTS. Raise KeyError for an unknown preset or distribution.
+    Objects are merged field by field, everything else is replaced. If `given` names no preset, that
+    of DEFAULTS counts. Raise KeyError for an unknown preset or distribution.
     """
     given = written(given)
     layers = (

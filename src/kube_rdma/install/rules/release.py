@@ -1,9 +1,9 @@
-"""Names, labels and version of a release, and the conditions for its end.
+"""Decides names, labels and version of a release, and when it may be uninstalled.
 
-By default, names of the cluster's own objects begin with the namespace, and those in the namespace
-are the same in every release. `fullnameOverride` names all of them, so that several releases can be
-in one namespace. What follows from it stands below `platform`, which objects ask like any other
-value; kube_rdma_tools/chart_templates writes the same for Helm, which knows the release besides.
+By default, names of cluster-scoped objects begin with the namespace, and objects in the namespace
+have the same names in every release. `fullnameOverride` names all of them, so that several releases
+can be in one namespace. The names are added to the values below `platform`, where blueprints find
+them; kube_rdma_tools/chart_templates writes the same for Helm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kube_rdma.model.kubernetes import PodState, Toleration
 
 PRODUCT = "kube-rdma"
 FULL_NAME = "fullnameOverride"
-MANAGER = PRODUCT  # of what no Helm manages
+MANAGER = PRODUCT  # of objects that Helm does not manage
 # The values that `with_release` adds below `platform`.
 NAMES = ("base", "prefix", "own", "controller", "agentAccount", "instance", "manager", "version")
 
@@ -113,7 +113,7 @@ _MOST = 200  # characters of annotations that a page shows
 
 
 def with_helm(values: Values, *, defines_networks: bool) -> Json:
-    """Return the values as Helm completes them: with its own names, and the cluster's lack."""
+    """Return the values as Helm completes them: its labels, and the networks' CRD if lacking."""
     crds, platform = values["crds"], values["platform"]
     if defines_networks and platform["networks"] and crds["install"]:
         crds = {**crds, "networkAttachmentDefinitions": True}
@@ -122,7 +122,7 @@ def with_helm(values: Values, *, defines_networks: bool) -> Json:
 
 
 def tolerated(written: Json) -> Toleration:
-    """Return a toleration as the values have it, which only the API server checks."""
+    """Return a toleration of the values, unchecked: the API server checks it."""
     fields = Toleration.__struct_fields__
     return Toleration(
         **{name: str(text) for name, text in written.items() if name in fields and text}
@@ -169,7 +169,7 @@ POLICIES: Mapping[str, str] = {
     "ValidatingAdmissionPolicy": "validatingPolicies",
     "MutatingAdmissionPolicy": "mutatingPolicies",
 }
-"""Kinds of admission policies by what they are called in SINCE."""
+"""The name in SINCE of each kind of admission policy."""
 OLDEST = 22  # minor version that has all other kinds
 _NEWEST = 99
 _MINOR = re.compile(r"v?1\.(\d+)")
@@ -232,7 +232,7 @@ _ENDED = frozenset(("Succeeded", "Failed"))
 def still_needed(pods: Iterable[PodState], annotation: str) -> Refused | None:
     """Return why agents may not be uninstalled yet; None if they may.
 
-    Running pods with this annotation have networks that only an agent can take back.
+    Unfinished pods with this annotation have networks that only an agent can take back.
     """
     names = sorted(
         f"{pod.namespace}/{pod.name}"

@@ -1,7 +1,7 @@
 """Every family that agents and controllers export: THE table, which docs/metrics.md shows.
 
 Names, types and units of ``node_infiniband_*`` are node_exporter's (collector/infiniband_linux.go,
-with sysfs/class_infiniband.go of procfs), so that its dashboards and alerts go on working. Those of
+with sysfs/class_infiniband.go of procfs), so that its dashboards and alerts go on working. Names of
 ``rdma_exporter_node_infiniband_*`` are VKE's. A new family is added here. `meaning` is its HELP.
 """
 
@@ -57,7 +57,7 @@ OF_FILES: Mapping[str, str] = {
     # Of the hardware.
     "duplicate_request": "requests received that had been executed before.",
     "implied_nak_seq_err": "acknowledgements received with a higher number (PSN) than expected.",
-    "local_ack_timeout_err": "acknowledgements that came too late; the sender could try again.",
+    "local_ack_timeout_err": "times that an acknowledgement was late; the sender could try again.",
     "np_cnp_sent": "congestion notification packets (CNP) sent after packets with an ECN mark.",
     "np_ecn_marked_roce_packets": "RoCE packets received with an ECN mark.",
     "out_of_buffer": "packets dropped because no receive request (WQE) was posted.",
@@ -298,8 +298,8 @@ POD_SHARES = _own(
 )
 POD_DEVICE = _own(
     "pod_device_info",
-    "The value is 1, for a device of the container; label access is own or shared, label "
-    "resource the driver of a foreign claim.",
+    "The value is 1, for a device of the container; label access is own or shared; label "
+    "resource may be the driver of a claim.",
     "pod resources, pools, attachments, ResourceSlices",
     (*HOLDER, "resource", "card", "device", "access"),
 )
@@ -329,7 +329,7 @@ SHARES = _own(
 )
 HEALTHY_SHARES = _own(
     "resource_shares_healthy",
-    "Number of advertised shares of the resource that are healthy.",
+    "Number of offered shares of the resource that are healthy.",
     "pools",
     ("resource",),
 )
@@ -364,9 +364,9 @@ LATE_BINDING = _durations(
     "Time in seconds to bind the shares of a pod to the devices that were attached to it.",
 )
 BUILD = _own(
-    "build_info", "The value is 1; label version is that of the agent.", labels=("version",)
+    "build_info", "The value is 1; label version is the agent's version.", labels=("version",)
 )
-SCRAPE_SECONDS = _own("scrape_duration_seconds", "Time in seconds to read what this answer needs.")
+SCRAPE_SECONDS = _own("scrape_duration_seconds", "Time in seconds to read this answer's values.")
 UNREAD = _own(
     "scrape_unread_files",
     "Number of counter files that the agent could not read or understand for this answer.",
@@ -377,14 +377,14 @@ UNENTERED = _own(
 )
 HOLDERS_KNOWN = _own(
     "scrape_holders_known",
-    "The value is 1 when the kubelet reports holders of shares, else 0: containers have no "
-    "metrics.",
+    "The value is 1 when the kubelet reports holders of shares, else 0: then containers have "
+    "no metrics.",
     "the kubelet's pod resources",
 )
 PART_FAILURES = _counter(
     f"{OWN}part_failures",
     ("part",),
-    "Number of times that a part of the agent failed, such as `CNI call`; its log says why.",
+    "Number of times that a part of the agent, such as `CNI call`, failed; the log says why.",
     "the agent",
 )
 OBJECT_FAILURES = _counter(
@@ -406,7 +406,7 @@ POOL_ADDRESSES = _own(
 )
 POOL_HELD = _own(
     "ip_pool_addresses_held",
-    "Number of these addresses that nodes hold, for pods or in store.",
+    "Number of addresses of the IPPool that nodes hold, for pods or in reserve.",
     "the controller that leads",
     ("pool", "family", "rail"),
 )

@@ -1,9 +1,9 @@
 """Makes the series of devices, of addresses, and of what the agent offers.
 
-Series of the node's devices are by port, those of a container's own devices by its name too. This
-is between adapters/kernel/sysfs/counters, which has the files, and the families of the table.
-Values are only converted to the unit of their metric, and nothing is added up. A counter that
-wrapped stays so, which rate() of Prometheus takes for a restart.
+Series of the node's devices name the port, series of a container's own devices the container too.
+This is between adapters/kernel/sysfs/counters, which has the files, and the families of the table.
+Counters are only converted to the unit of their metric. A counter that wrapped stays so, which
+rate() of Prometheus takes for a restart.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _unnamed(
 ) -> Iterator[MetricSeries]:
     """Yield a series for each counter of a driver that no table of families knows.
 
-    Among these are all byte counters of EFA, bnxt_re and rxe.
+    Among these are byte counters of EFA, bnxt_re and rxe.
     """
     for file, value in port.hw_counters.items():
         if file not in families.HARDWARE and file != families.LIFESPAN:
@@ -163,7 +163,7 @@ class SeenDevices:
 
 
 def away(attachments: Iterable[Attachment], mode: NamespaceMode) -> tuple[Sandbox, ...]:
-    """Return the sandboxes with RDMA devices that were moved out of the node's sight."""
+    """Return the sandboxes with RDMA devices that are out of the node's sight."""
     if mode is not NamespaceMode.EXCLUSIVE:
         return ()
     sandboxes = {
@@ -198,10 +198,10 @@ def held_devices(
 def with_claims(
     held: Sequence[HeldDevice], cards: Iterable[ClaimedCard], node: Iterable[DeviceCounters]
 ) -> tuple[HeldDevice, ...]:
-    """Return the held devices, and those held by claims of other drivers that the node sees.
+    """Return the held devices, with those in the node's sight that other drivers' claims hold.
 
-    A device that pods have both by a share and by a claim is no pod's own. One that several
-    containers of a pod hold by claims is the pod's, and its container is "".
+    A device that one pod has by a share and another one by a claim is no pod's own. One that
+    several containers of a pod hold by claims is the pod's, and its container is "".
     """
     seen = tuple(node)
     claimed: dict[str, list[ClaimedCard]] = {}
@@ -284,7 +284,7 @@ def limit_series(uses: Iterable[PodDeviceUse]) -> Iterator[MetricSeries]:
 def without_pods(values: Iterable[MetricSeries | Durations]) -> Iterator[MetricSeries | Durations]:
     """Return the series without those that name a pod, container or namespace.
 
-    Anybody may read these.
+    Anybody may read what is left.
     """
     return (value for value in values if not {*families.HOLDER} & {*value.family.labels})
 
@@ -373,7 +373,7 @@ def address_series(usages: Mapping[str, Sequence[Usage]]) -> Iterator[MetricSeri
 # Series of what the agent offers: resources with their shares, and cards with their health.
 
 HealthCounts = Mapping[tuple[CardId, bool], int]
-"""The number of times that a card became healthy (True) and unhealthy."""
+"""How often each card became healthy or unhealthy, by the card and whether it is healthy then."""
 
 
 def resource_series(

@@ -1,4 +1,4 @@
-"""Turns counters into rates: the traffic among an agent's series, and between two scrapes.
+"""Finds the traffic in an agent's series, and turns counters of two scrapes into rates.
 
 It stands between adapters/metrics/local and metrics/views. A counter that is lower than it was, or
 that one scrape lacks, has no rate in this interval. It began anew, wrapped, or its device went.
@@ -65,7 +65,7 @@ def rates(before: model.AgentScrape | None, now: model.AgentScrape) -> Iterator[
 
 
 def busiest(rows: Iterable[model.TrafficRate]) -> Sequence[model.TrafficRate]:
-    """Sort rows by traffic, then by errors, most first; rows without any by name."""
+    """Return the rows by traffic, then by errors, most first; equal ones by name."""
 
     def place(row: model.TrafficRate) -> tuple[float | str, ...]:
         key, errors = row.key, sum(row.errors.values())

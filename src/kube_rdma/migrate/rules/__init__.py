@@ -1,1 +1,1 @@
-"""Decides where a cluster stands between two device plugins, and prints the commands of the way."""
+"""Decides where a cluster stands between two device plugins, and writes the commands of the way."""

@@ -1,7 +1,7 @@
 """Writes the commands of a plan: kubectl on objects that were read, `kube-rdma render`.
 
-migrate/rules/plan puts them in order. A wait for a number of shares begins with a wait for none:
-the API server learns of a node's resources seconds later, so the old number proves nothing.
+migrate/rules/plan puts them in order. A wait for a number of shares begins with a wait for none.
+The API server learns of a node's resources seconds later, so the old number proves nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def drain(node: MigratingNode) -> str:
 
 
 def mark(nodes: Sequence[MigratingNode], value: str) -> str:
-    """Return the command that labels nodes with their owner, or removes the label for ""."""
+    """Return the command that labels nodes with `value`, or removes the label if that is ""."""
     word = f"{MARK}={value} --overwrite" if value else f"{MARK}-"
     return f"kubectl label node {_names(nodes)} {word}"
 
@@ -155,7 +155,7 @@ def restarted(plugin: PluginDaemonSet) -> str:
 def policy_says(policy: VendorPolicy, section: Document | None) -> str:
     """Return the command that sets a policy's section about the shared device plugin.
 
-    None removes the section.
+    With None for `section` the command removes the section.
     """
     space = f"-n {quote(policy.namespace)} " if policy.namespace else ""
     name = f"{space}patch {policy.kind.lower()} {quote(policy.name)}"
@@ -236,7 +236,7 @@ def _is_held_off(plugin: PluginDaemonSet) -> bool:
 
 
 def _affinity_before(plugin: PluginDaemonSet) -> Document | None:
-    """Return a merge patch that restores a DaemonSet's affinity of before the plan."""
+    """Return a merge patch that restores the affinity of before the plan; None removes it."""
     affinity = plugin.pod.get("affinity") or {}
     if not _is_held_off(plugin):
         if not affinity:

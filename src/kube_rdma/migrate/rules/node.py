@@ -2,8 +2,9 @@
 
 It is the second half of `kube-rdma migrate node`. A label says how the agent serves the node's
 pools (pools/documents/config); the agent keeps the order in which shares end and slices begin. The
-plan adds the steps of people around it: no new pods while the kubelet has neither (it would refuse
-them for good), and the next node only when this one is through. Decision 0107.
+plan adds steps for people. People cordon the node meanwhile, for a kubelet that has neither shares
+nor devices refuses new pods for good. At the end they go on with the next node. Decision 0107 says
+why.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Recognizes the plugin that serves a cluster's nodes, by its DaemonSet's mounts and owner.
 
-It is the first half of `kube-rdma migrate plan`; migrate/rules/plan makes the way of it. Names are
+It is the first half of `kube-rdma migrate plan`; migrate/rules/plan is the second. Names are
 those of the manifests that their owners publish: k8s-rdma-shared-dev-plugin (deployment/k8s/base),
 k8s-rdma-sriov-dev-plugin (example/hca), network-operator (manifests/state-rdma-*), the documents of
 ACK and VKE. What is not recognized is refused with what was seen, for a wrong way does harm.
@@ -34,7 +34,7 @@ def serves(plugin: model.PluginDaemonSet) -> bool:
 def serves_cards(plugin: model.PluginDaemonSet) -> bool:
     """Return whether a DaemonSet looks like a device plugin for RDMA cards, by its name or image.
 
-    An idle one counts, for it comes to life with its nodes.
+    A DaemonSet without pods counts too, for it runs as soon as a node matches.
     """
     return serves(plugin) and any(word in plugin.name + plugin.image for word in _OF_CARDS)
 
@@ -56,8 +56,8 @@ def source(
 
     Return None where kube-rdma alone serves the nodes, or nothing does. A DaemonSet without a ready
     pod serves nobody, and its author need not be an administrator: it counts only if the options
-    name it. Raise Refused for several plugins at once, for an unknown one, and for one that nobody
-    may move.
+    name it. Raise Refused for several plugins at once, for an unknown one, for one without a ready
+    pod, and for one whose ConfigMap is missing.
     """
     others = [one for one in view.plugins if not one.is_ours and serves(one)]
     waiting = idle(view)

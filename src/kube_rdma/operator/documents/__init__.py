@@ -1,1 +1,1 @@
-"""Decodes the object NicClusterPolicy of the Network Operator's document."""
+"""Decodes the object NicClusterPolicy of NVIDIA's Network Operator."""

@@ -1,8 +1,8 @@
-"""The sections of a NicClusterPolicy about drivers: image, nodes, and how upgrades get there.
+"""Models the sections of a NicClusterPolicy about drivers: image, nodes, how upgrades get there.
 
 operator/documents/nic_cluster_policy puts them together. A field here means what it means to
-NVIDIA's operator, unless its text says that it has no effect. Each field that limits acts on nodes
-has to be among them, for a field without a model has no effect.
+NVIDIA's operator, unless its text says that it has no effect. Each field that limits what is
+done to nodes needs a model here, for a field without one has no effect.
 """
 
 from __future__ import annotations
@@ -98,15 +98,15 @@ class ProbeSection(Typed):
     Left out: 10 for startupProbe, 0 for the others.
     """
     period_seconds: int | None = Field(None, ge=1)
-    """periodSeconds is the time between two looks, in seconds. Left out: 10 for startupProbe, 30
+    """periodSeconds is the time between two probes, in seconds. Left out: 10 for startupProbe, 30
     for the others.
     """
     failure_threshold: int | None = Field(None, ge=1)
-    """failureThreshold is how many looks in a row have to fail until the probe counts as failed.
-    Left out: 120 for startupProbe, 3 for the others.
+    """failureThreshold is how many probes in a row have to fail before this has an effect. Left
+    out: 120 for startupProbe, 3 for the others.
     """
     timeout_seconds: int | None = Field(None, ge=1)
-    """timeoutSeconds is how many seconds a look may take. Left out: 30."""
+    """timeoutSeconds is how many seconds a probe may take. Left out: 30."""
 
 
 class ResourcesSection(Typed):
@@ -145,7 +145,7 @@ def requirements(
 def resource_notes(
     path: Path, sections: Sequence[ResourcesSection], containers: Sequence[str]
 ) -> Iterator[model.PolicyNote]:
-    """Yield a note for each section about an unknown container, or one that came before."""
+    """Yield a note for each section about an unknown container, and each one after the first."""
     named: list[ResourcesSection] = []
     for index, section in enumerate(sections):
         where = (*path, "containerResources", index)
@@ -206,7 +206,7 @@ Selector = Annotated[str, AfterValidator(_selector)]
 
 
 class OpenSection(Typed):
-    """An object whose fields beyond these are kept, to be named in the notes."""
+    """An object whose unknown fields are kept, to be named in the notes."""
 
     model_config = ConfigDict(extra="allow", defer_build=False)
 
@@ -326,12 +326,12 @@ class DriverSection(ImageSection):
     minutes.
     """
     liveness_probe: ProbeSection | None = None
-    """livenessProbe says when a driver whose module is gone is ended. Left out: at the third look,
-    30 seconds apart.
+    """livenessProbe says when a driver whose module is gone is ended. Left out: after three failed
+    probes, 30 seconds apart.
     """
     readiness_probe: ProbeSection | None = None
-    """readinessProbe says when a driver counts as ready. Left out: a look every 30 seconds, and not
-    ready at the third that fails.
+    """readinessProbe says when a driver counts as ready. Left out: a probe every 30 seconds; after
+    three failed probes the driver is not ready.
     """
     container_resources: Resources = ()
     """containerResources is a list of requests and limits, by the name of the container. Left out:

@@ -1,4 +1,4 @@
-"""The object ``kind: NicClusterPolicy`` (mellanox.com/v1alpha1), as NVIDIA's operator has it.
+"""Decodes the object ``kind: NicClusterPolicy`` (mellanox.com/v1alpha1) of NVIDIA's operator.
 
 The fields of 0.1.0 are read, and those of later releases. A field of a later release that kube-rdma
 does not carry out is named in the policy's notes, never dropped. Fields that limit what is done to
@@ -48,8 +48,8 @@ class NicClusterPolicyStatus(kubernetes.StatusPart):
     """
     state: Literal["notReady", "ready", "ignore", "error"] = "notReady"
     """state is ready when all parts of the policy run, and notReady while they do not. error: the
-    policy or an object of it is refused, or an older policy counts. ignore: it asks for nothing
-    that kube-rdma deploys.
+    policy or an object of it is refused, or an older policy counts. ignore: the policy asks for
+    nothing that kube-rdma deploys.
     """
     reason: str = ""
     """reason is why state is not ready: the parts and what they lack, or what is wrong with the
@@ -60,8 +60,8 @@ class NicClusterPolicyStatus(kubernetes.StatusPart):
     error, or the policy is being deleted.
     """
     conditions: tuple[kubernetes.Condition, ...] = ()
-    """conditions is a list of conditions. Ready is the whole policy; OFEDDriverReady,
-    RDMASharedDevicePluginReady, SRIOVDevicePluginReady and NVPeerDriverReady are its parts.
+    """conditions is a list of conditions. Ready is about the whole policy; OFEDDriverReady,
+    RDMASharedDevicePluginReady, SRIOVDevicePluginReady and NVPeerDriverReady are about its parts.
     DriversCurrent says whether drivers still change, FieldsIgnored which fields have no effect.
     Stalled: only another spec, or another policy, can help.
     """
@@ -115,7 +115,7 @@ def policy_status(
 def _conditions(
     old: tuple[kubernetes.Condition, ...], verdict: PolicyVerdict, now: str
 ) -> Iterator[kubernetes.Condition]:
-    """Yield the conditions of a policy's status, in its order.
+    """Yield the conditions of a policy's status, in their order.
 
     They are Ready, Stalled if only people can help, and one for each wanted part. DriversCurrent
     follows where there are drivers, FieldsIgnored where there are notes.
@@ -204,9 +204,9 @@ class NicClusterPolicySpec(driver.OpenSection):
     node.
     """
     device_plugin: PluginSection | None = None
-    """devicePlugin is the shared device plugin, which offers the cards of a node as resources. It
-    starts on a node when the driver of ofedDriver is ready there, if there is one. Left out: none
-    is deployed, unless rdmaSharedDevicePlugin is set.
+    """devicePlugin is the shared device plugin, which offers the cards of a node as resources. The
+    plugin starts on a node when the driver of ofedDriver is ready there, if there is one. Left out:
+    none is deployed, unless rdmaSharedDevicePlugin is set.
     """
     rdma_shared_device_plugin: PluginSection | None = None
     """rdmaSharedDevicePlugin is the name of devicePlugin in later releases of NVIDIA's operator.
@@ -214,14 +214,14 @@ class NicClusterPolicySpec(driver.OpenSection):
     """
     sriov_device_plugin: PluginSection | None = None
     """sriovDevicePlugin is the device plugin of virtual functions. Its configuration is a
-    resourceList, as of the SR-IOV network device plugin; kube-rdma's image reads it too. It starts
-    on a node when the driver of ofedDriver is ready there, if there is one. Left out: none is
-    deployed.
+    resourceList, as of the SR-IOV network device plugin; kube-rdma's image reads such a list too.
+    The plugin starts on a node when the driver of ofedDriver is ready there, if there is one. Left
+    out: none is deployed.
     """
     nv_peer_driver: PeerSection | None = None
-    """nvPeerDriver is the peer-memory driver, by which cards reach the memory of GPUs. It runs on
-    nodes that have NVIDIA cards and NVIDIA GPUs. Left out: none is deployed, and one that the
-    operator deployed is removed.
+    """nvPeerDriver is the peer-memory driver, by which cards reach the memory of GPUs. This driver
+    runs on nodes that have NVIDIA cards and NVIDIA GPUs. Left out: none is deployed, and one that
+    the operator deployed is removed.
     """
     secondary_network: SecondaryNetworkSection | None = None
     """secondaryNetwork is what attaches networks to pods. Only cniPlugins in it has an effect. Left
@@ -286,7 +286,7 @@ def _plugins(spec: NicClusterPolicySpec) -> Mapping[str, PluginSection | None]:
 
 
 def _policy(spec: NicClusterPolicySpec) -> operator.ClusterPolicy:
-    """Return the policy that a spec describes, which has no faults."""
+    """Return the policy that a spec without faults describes."""
     common, ofed, peer = spec.global_, spec.ofed_driver, spec.nv_peer_driver
     shared, sriov = _plugins(spec).values()
     server = _network_server(spec)
@@ -340,7 +340,7 @@ def _plugin(
 def _notes(
     spec: NicClusterPolicySpec, server: PluginSection | None
 ) -> Iterator[operator.PolicyNote]:
-    """Yield a note for each field that has no effect, or another than people may think."""
+    """Yield a note for each field with no effect, or another effect than people may expect."""
     yield from driver.without_effect(spec)
     plugins = _plugins(spec)
     if _cni_plugins(spec):

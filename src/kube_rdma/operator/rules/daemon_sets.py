@@ -1,8 +1,8 @@
-"""The objects of device plugins as documents, and what the DaemonSets of all parts have in common.
+"""Makes the objects of device plugins as documents, and what the DaemonSets of all parts share.
 
-Names, images and host folders are those of the Network Operator, so that scripts and people find
-what they know. They are those of 0.1.0, and of later releases for parts that came with these. A
-comment beside the line names each difference. Those of drivers are in operator/rules/driver_sets.
+Names, images and host folders are those of NVIDIA's Network Operator 0.1.0, or of a later release
+for parts that 0.1.0 lacks. So scripts and people find what they know. A comment beside the line
+names each difference. operator/rules/driver_sets makes the DaemonSets of drivers.
 """
 
 from __future__ import annotations
@@ -75,11 +75,10 @@ def plugin_objects(
     values: Values | None = None,
     names: PluginNames = SHARED,
 ) -> WantedObjects:
-    """Return the objects that a policy wants for a device plugin.
+    """Return the objects that a policy wants for a device plugin; none if it wants no plugin.
 
-    `away` of its nodes are not ready. `workloads` are those of an installation, one of which is the
-    agent's DaemonSet. `values` are those of the operator's own installation, as `merged` takes
-    them.
+    `away` is how many of its nodes are not ready. `workloads` are the workloads of an installation,
+    one of which is the agent's DaemonSet. `values` are the operator's own installation's.
     """
     section = policy.device_plugin if names is SHARED else policy.sriov_plugin
     if section is None:
@@ -121,14 +120,14 @@ def plugin_objects(
 def account(values: Values | None) -> Json:
     """Return the pod fields that name a privileged service account, {} if the cluster needs none.
 
-    A cluster needs it where not every account may have privileged pods.
+    A cluster needs the account where not every account may have privileged pods.
     """
     constraints = _merged(values or {})["platform"]["constraints"]
     return {"serviceAccountName": DRIVER_ACCOUNT} if constraints else {}
 
 
 def _merged(values: Values) -> Json:
-    """Return the values of an installation with preset `nvidia`, whose agents policies deploy."""
+    """Return all values with preset `nvidia`, whose agents are like those that policies deploy."""
     return merged({**values, "preset": "nvidia"})
 
 
@@ -211,7 +210,7 @@ def metadata(policy: ClusterPolicy, name: str, component: ComponentName) -> Json
 def _recommended(policy: ClusterPolicy, component: ComponentName) -> Json:
     """Return the recommended labels of a component's objects.
 
-    By one of them the operator finds its drivers.
+    By one of these labels the operator finds its drivers.
     """
     sections = {
         ComponentName.DRIVER: policy.driver,
@@ -256,7 +255,7 @@ def daemon_set(
 
 
 def holds(stored: object, wanted: object) -> bool:
-    """Return whether `stored` has every field of `wanted`; lists are compared entry by entry."""
+    """Return whether `stored` has all values of `wanted`; lists are compared entry by entry."""
     if isinstance(wanted, Mapping):
         return isinstance(stored, Mapping) and all(
             holds(stored.get(key), value) for key, value in wanted.items()

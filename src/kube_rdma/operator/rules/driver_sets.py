@@ -1,8 +1,8 @@
-"""The DaemonSets of drivers, one for each group of nodes that can share an image.
+"""Makes the DaemonSets of drivers, one for each group of nodes that can share an image.
 
-The image tells by which contract its pod is made (model/operator). Drivers select a label of the
-operator (operator/rules/placement), and no policy owns them: with their owner all would be deleted
-at once.
+The image's release decides what its pod needs (model/operator). The DaemonSets select a label
+of the operator (operator/rules/placement). No policy owns them: else Kubernetes would delete all
+of them at once with the policy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kube_rdma.operator.rules.placement import PLACE_LABELS, NodeGroup, legal_na
 
 GPU_FILES = "/run/nvidia/drivers"  # where the peer-memory driver's image looks, wherever they lie
 PEER_READY = "/.driver-ready"  # which that image makes when its module is loaded
-# Later images leave the modules where they are when their pod ends; earlier ones do not know it.
+# By it later images leave their modules loaded when the pod ends; earlier images do not read it.
 _STAY_LOADED = ("RESTORE_DRIVER_ON_POD_TERMINATION", "false")
 _PEER_GRACE = 300  # seconds
 
@@ -51,7 +51,7 @@ def peer_objects(
 
 
 def driver_image(section: operator.PolicyDriver, group: NodeGroup) -> str:
-    """Return the name of the driver's image for a group of nodes, by the form in its contract."""
+    """Return the name of the driver's image for a group of nodes, in the form of its release."""
     image, contract = section.image, operator.contract_of(section.image)
     form = contract.kernel_form if section.precompiled and contract.kernel_form else contract.form
     by_tag = form.format(
@@ -116,7 +116,7 @@ def _ofed_daemon_set(
 
 
 def _env(section: operator.PolicyDriver, contract: operator.DriverContract) -> list[Json]:
-    """Return a driver's variables: the policy's, and those of its contract that are not set."""
+    """Return a driver's variables: usual ones that the policy does not set, then the policy's."""
     own = {entry["name"] for entry in section.env}
     usual = (_STAY_LOADED, *contract.env)
     return [
@@ -161,7 +161,7 @@ def _driver_daemon_set(
 ) -> Json:
     """Return the DaemonSet that both drivers start from.
 
-    Its pods are exchanged as operator/rules/upgrade decides, or by hand.
+    The DaemonSet's pods are exchanged as operator/rules/upgrade decides, or by hand.
     """
     document = daemon_set(policy, component, name, {PLACE_LABELS[component]: value_of(group)})
     document["spec"]["updateStrategy"] = {"type": "OnDelete"}
@@ -170,7 +170,7 @@ def _driver_daemon_set(
 
 
 def _driver(name: str, image: str, ready: str, loaded: str) -> Json:
-    """Return the container of a driver, as the contract of the image says."""
+    """Return a driver's container, with probes of the file `ready` and the command `loaded`."""
     # 0.1.0 gives a look one second and ends the driver, and so all verbs of the node, at the first
     # one that is late: a busy node is late.
     patience = {"timeoutSeconds": 30, "failureThreshold": 3}

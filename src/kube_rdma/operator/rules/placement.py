@@ -1,12 +1,12 @@
-"""On which nodes drivers belong, and which labels of a node say that they are there.
+"""Decides on which nodes drivers belong, and which labels of a node say that they are there.
 
     policy, nodes ─► places ─► operator/rules/upgrade, which decides when labels change
 
 A driver's DaemonSet selects a label that nobody but the operator writes, with the driver's group as
 its value. Labels of Node Feature Discovery only say which value a node should have. A node that
 loses them keeps its driver, for a label that is gone says nothing about cards. A driver leaves a
-node if the policy is gone, leaves it out or excludes the node, or where distribution or kernel
-changed.
+node if the policy is gone, has no such driver or excludes the node. So it does if the node's
+distribution or kernel changed.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def legal_names(wanted: Iterable[str]) -> Mapping[str, str]:
 
 
 def label_value(name: str) -> str:
-    """Return a legal object name cut to the length of a label's value; names stay different."""
+    """Return a legal object name cut to a label value's length; different ones stay different."""
     return name if len(name) <= _MOST_OF_LABEL else _hashed(name, name, _MOST_OF_LABEL)
 
 
@@ -142,7 +142,7 @@ class Grouping(Frozen):
 
 
 def policy_node(name: str, labels: Mapping[str, str]) -> PolicyNode:
-    """Return a node as a PolicyNode, by its labels."""
+    """Return a PolicyNode of this name, with what the labels of the node say."""
     return PolicyNode(
         name=name,
         architecture=labels.get(ARCHITECTURE_LABEL, ""),
@@ -189,7 +189,7 @@ def _labels(node: PolicyNode, *, by_kernel: bool) -> Iterator[tuple[str, str]]:
 
 
 DRIVER_LABEL, PEER_LABEL = "kube-rdma.io/driver", "kube-rdma.io/peer-driver"
-READY_LABEL = "kube-rdma.io/driver-ready"  # device plugin and such may start
+READY_LABEL = "kube-rdma.io/driver-ready"  # device plugins may start
 PLACE_LABELS: Mapping[ComponentName, str] = {
     ComponentName.DRIVER: DRIVER_LABEL,
     ComponentName.PEER_DRIVER: PEER_LABEL,
@@ -207,7 +207,7 @@ def allowed(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[PolicyN
 
 
 def plugin_nodes(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[PolicyNode, ...]:
-    """Return the allowed nodes for a device plugin: with cards, and with the driver if wanted."""
+    """Return the allowed nodes with cards; if the policy has a driver, those where it is ready."""
     return tuple(
         node
         for node in allowed(policy, nodes)
@@ -237,8 +237,8 @@ def places(policy: ClusterPolicy | None, node: PolicyNode) -> tuple[DriverPlace,
 def place_of(pod: Mapping[str, Any], component: str) -> tuple[str, str, bool]:
     """Return label and value of a driver's nodes, and whether its DaemonSet selects by these.
 
-    `pod` is the spec of its template. DaemonSets of earlier releases select the labels of Node
-    Feature Discovery; their nodes are given the label before they are rewritten.
+    `pod` is the spec of the DaemonSet's template. DaemonSets of earlier releases select labels of
+    Node Feature Discovery; their nodes get the label before such a DaemonSet is rewritten.
     """
     selector = pod.get("nodeSelector", {})
     key = PLACE_LABELS[ComponentName(component)]

@@ -1,10 +1,10 @@
-"""One look at a policy: what each part needs, what may be written now, and what state that is.
+"""Decides which objects each part of a policy needs, and the state of each part and of the policy.
 
     policy, nodes ─► components ─► daemon_sets ─► operator (apply, prune)
     DaemonSets' progress ─► judged ─► the status
 
-All objects are there from the beginning. On each node the driver goes first, for the others select
-labels that the node gets once its driver runs (operator/rules/placement).
+All objects are there from the beginning. On each node the driver goes first, for device plugins
+select a label that the node gets once its driver runs (operator/rules/placement).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def components(
 ) -> tuple[Component, ...]:
     """Return all parts of a policy with their objects, in the order of the status.
 
-    `workloads` are an installation's, and `values` those of the operator's own.
+    `workloads` are the workloads of an installation, `values` the operator's own installation's.
     """
     nodes = placement.allowed(policy, nodes)
     away = sum(node.away for node in placement.plugin_nodes(policy, nodes))
@@ -84,7 +84,7 @@ def judged(
 ) -> model.ComponentStatus:
     """Return the state of one part of a policy.
 
-    `progress` are its DaemonSets by name, as far as they exist. `waits` says why the part is not on
+    `progress` says by name how far its existing DaemonSets are. `waits` says why the part is not on
     all of its nodes yet, "" where it is.
     """
     if not component.wanted:

@@ -2,12 +2,12 @@
 
     driver pods, places, holders, reports ─► upgrade_plan ─► operator/upgrades
 
-A driver's DaemonSet runs where a label of the node says so. Acts of this plan write that label;
-only for drivers of an earlier release operator/upgrades does. Its update strategy is OnDelete. So
+A driver's DaemonSet runs where a label of the node says so, with update strategy OnDelete. Acts of
+this plan write that label; only for drivers of an earlier release operator/upgrades writes it. So
 the first load, another image and the end of a driver go the same way. A node is closed, looked at
-again, changed as a whole, and opened when its drivers run, a few nodes at a time. One whose cards
-the node itself needs is left as it is. Only a policy that says so has holders evicted. All of it is
-decided anew from the nodes and pods of each look. The only record of a change under way is an
+again, changed as a whole, and opened when its drivers run, a few nodes at a time. A node that needs
+its cards itself is left as it is. Holders, pods with shares, are evicted only if the policy says
+so. Each look decides all anew from nodes and pods. The only record of a change under way is an
 annotation on nodes that were closed.
 """
 
@@ -41,7 +41,7 @@ class _UpgradeTurn(Frozen):
 def upgrade_plan(
     policy: model.UpgradePolicy, nodes: Sequence[model.UpgradeNode]
 ) -> model.UpgradePlan:
-    """Return what to do now for all nodes, and how far each node is, by name."""
+    """Return what to do now for all nodes, and how far each node is, in the order of names."""
     by_name = sorted(nodes, key=lambda node: node.name)
     turn = _turn(policy, by_name)
     stages = tuple(_stage(policy, node, turn) for node in by_name)
@@ -124,10 +124,10 @@ def _disturbs(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
 def _turn(policy: model.UpgradePolicy, nodes: Sequence[model.UpgradeNode]) -> _UpgradeTurn:
     """Return the outdated nodes whose turn it is to change.
 
-    First come those closed for their change, then those closed anyway, then those without holders.
-    Where a policy has become narrower, also of those that were begun only as many as it allows. A
-    node that is away takes no turn, but for one that went while it was changed: its image may be
-    why. One that is done has its turn until it is open, so no more are closed than may be.
+    First come nodes closed for their change, then others that the operator closed, then nodes
+    without holders. If the policy now allows fewer nodes at a time, some nodes whose change has
+    begun wait. A node that is not ready takes a turn only if its change has begun. A changed node
+    keeps its turn until it is open, so that no more nodes are closed than the policy allows.
     """
     able = [
         node
@@ -150,7 +150,7 @@ def _turn(policy: model.UpgradePolicy, nodes: Sequence[model.UpgradeNode]) -> _U
 
 
 def _by_hand(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
-    """Return whether people have to end the drivers of this node, for only the image is older."""
+    """Return whether only people may end a node's drivers: autoUpgrade is off, all are in place."""
     return not policy.automatic and not is_misplaced(node)
 
 
@@ -199,7 +199,7 @@ def _outdated(
 def _is_open(node: model.UpgradeNode) -> bool:
     """Return whether a node still has to be closed for its change.
 
-    One that the operator closed only while a driver starts counts as open.
+    A node that the operator closed only while a driver starts counts as open.
     """
     return not node.closed or (node.ours and not node.changing)
 

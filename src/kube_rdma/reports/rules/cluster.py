@@ -1,6 +1,6 @@
 """Judges a cluster: what is wrong, how bad it is, what to do next.
 
-reports/gather hands in what the API server tells, reports/views shows what comes out. Each Finding
+reports/gather hands in what the API server says, reports/views shows what comes out. Each Finding
 has a code that stays, one sentence and the next step; docs/status.md lists the codes.
 """
 
@@ -57,7 +57,7 @@ def cluster_cables(facts: model.ClusterFacts) -> tuple[CableFault, ...]:
 
 
 def node_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
-    """Yield the findings of each node by name, then those that compare or come from Events."""
+    """Yield findings of each node in the order of names, then of several nodes, then of Events."""
     pods, reports = facts.agents, facts.reports or {}
     nodes = {node.name: node for node in facts.nodes or ()}
     for name in sorted({*nodes, *pods, *reports}):
@@ -145,7 +145,7 @@ def _old(name: str, facts: model.ClusterFacts) -> Iterator[Finding]:
 
 
 def _no_report(name: str, pods: Iterable[model.ProgramPod]) -> Iterator[Finding]:
-    """Yield a finding for each ready agent that should write a report and does not."""
+    """Yield a finding for each ready agent pod of a node that has no report."""
     for pod in pods:
         if pod.ready:
             yield Finding.of(
@@ -269,7 +269,7 @@ _OURS = ("kube-rdma", "rdma")  # words of an error of a sandbox that tell whose 
 
 
 def resources(facts: model.ClusterFacts) -> Mapping[str, int]:
-    """Return by resource the healthy shares on all nodes, for all pools."""
+    """Return by resource how many healthy shares all reports have together."""
     healthy: dict[str, int] = {}
     for report in (facts.reports or {}).values():
         for pool in report.pools:
@@ -326,7 +326,7 @@ def _short_of_shares(
     ours: Mapping[str, int],
     others: Collection[str],
 ) -> Iterator[Finding]:
-    """Yield a finding if no node has the shares that a pod waits for.
+    """Yield a finding if the scheduler finds too few shares for a pod.
 
     Resources of other device plugins, in `others`, are left out.
     """
@@ -402,8 +402,8 @@ def awaited(wrong: Iterable[Finding], what: str) -> tuple[Finding, ...]:
 def health(facts: model.ClusterFacts, wrong: Sequence[Finding]) -> model.ClusterHealth:
     """Return the cluster's health by its errors.
 
-    Without errors it is unknown if a needed part is unread, or if agents write NodeReports and
-    their kind is not installed.
+    Without errors it is UNKNOWN where a needed part is unread, or where agents write NodeReports
+    and their kind is not installed.
     """
     if any(one.is_error for one in wrong):
         return model.ClusterHealth.PROBLEMS
@@ -439,7 +439,7 @@ def _programs(facts: model.ClusterFacts) -> Iterator[Finding]:
 
 
 def _workload(workload: model.Workload) -> Iterator[Finding]:
-    """Yield findings for a DaemonSet on no node, missing replicas, and an unfinished update."""
+    """Yield findings for agents on no node, controllers not ready, and an unfinished update."""
     is_agent = workload.role is model.ProgramRole.AGENT
     kind = "daemonset" if is_agent else "deployment"
     about = f"{kind}/{workload.title}"
@@ -607,7 +607,7 @@ def says(words: Sequence[str], option: str, value: str = "") -> bool:
 
 
 def global_namespaces(words: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the namespaces whose networks all pods may use, by an agent's options; None: all."""
+    """Return the namespaces whose networks an agent's options let all pods use; None: all."""
     for word, following in pairwise((*words, "")):
         option, equals, text = word.partition("=")
         if option == _ISOLATION:

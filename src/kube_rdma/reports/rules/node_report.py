@@ -2,7 +2,7 @@
 
 The loop of role plugin hands in what a look came to (pools/rules/node_health and condition).
 agent/node/report writes the report when it differs from the object. Counters and times are left
-out, or a node at rest would write.
+out, for they differ at each look.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class AgentLook(Frozen):
 def node_report(look: AgentLook) -> model.NodeReport:
     """Return the report on a survey of a node.
 
-    Of more than MOST_CARDS cards, those without reasons are left out first.
+    Of more than MOST_CARDS cards, those without `reasons` are left out first.
     """
     resources = _resources(look.verdict.pools)
     members = {card.id: card for pool in look.verdict.pools for card in pool.cards}
@@ -121,7 +121,7 @@ def first_report(
 
 
 def _policies(look: AgentLook) -> tuple[pool_model.PolicyAtNode, ...]:
-    """Return the outcome of each policy on this node, whose pools are known by their source."""
+    """Return the outcome of each policy on this node; a pool's source tells whose pool it is."""
     verdict, plan = look.verdict, look.plan
     taken = {pool.spec.resource: pool.spec.source for pool in verdict.pools}
     taken |= {each.wanted.resource: each.wanted.source for each in look.pending}
@@ -206,7 +206,7 @@ def _pool(pool: pool_model.Pool) -> model.ReportedPool:
 
 
 def card_grid(facts: model.ClusterFacts) -> tuple[model.GridRow, ...]:
-    """Return a row of the card grid for each node that has an agent or a report, by name."""
+    """Return a grid row for each node that has an agent or a report, in the order of names."""
     reports = facts.reports or {}
     names = {node.name for node in facts.nodes or ()} | reports.keys() | facts.agents.keys()
     ours = [name for name in names if name in reports or name in facts.agents]

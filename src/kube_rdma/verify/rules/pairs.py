@@ -4,9 +4,9 @@
     ring   each card with the next one of its rail and with the one before, all rails at once
     star   the first pod with each other one, all rails at once
 
-In a ring a bad card is bad with both neighbours, and each of them is well with its other one. A
+In a ring a bad card is bad with both neighbours, and each neighbour is well with its other one. A
 rail of an even number of cards needs two rounds for that at most, of an odd number three. The
-client of a pair is the card before the other in the ring, so a pair is called the same in the next
+client of a pair is the card before the other in the ring, so a pair has the same name in the next
 run.
 """
 
@@ -84,7 +84,7 @@ def planned(pairing: Pairing, pods: Sequence[PairedPod], *, both_ways: bool) -> 
 def apart(wanted: Turn) -> list[Turn]:
     """Spread the pairs of a turn over several turns, so that no device is in one twice.
 
-    A pod may have a device on two rails: two networks on one card.
+    A pod may have one device on two rails, by two networks on one card.
     """
     plan: list[Turn] = []
     busy: list[set[tuple[str, str]]] = []

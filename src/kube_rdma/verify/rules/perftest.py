@@ -1,9 +1,9 @@
 """Writes perftest's command lines, and reads its tables.
 
 Its output is a table for people: a header names columns and units, a row for each size follows.
-There is an option for JSON whose output is none (4.5: keys without quotes), so the table is read.
-It may have warnings between its lines, more columns in other versions, and one line for all in a
-log that lost its line ends.
+The option for JSON writes what no parser takes (4.5: keys without quotes), so the table is read. It
+may have warnings between its lines and more columns in other versions, and a log may have it all on
+one line.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
     """Return a shell script that runs a server for `seconds` at most and reports when it listens.
 
     Ends exchange their queue pair numbers by TCP or RDMA_CM. No file shows that RDMA_CM listens, so
-    then the script reports it at once. The server ends at a line or the end of the script's stdin,
-    so with its connection: one whose client died would poll for ever, on a whole core.
+    the script reports RDMA_CM at once. The server ends at a line or the end of the script's stdin,
+    and so with its connection. Else a server whose client died would poll a whole core for ever.
     """
     # In /proc/net/tcp: that port in hexadecimal, any peer, state 0A (LISTEN).
     listens = f":{tcp_port:04X} 0*:0000 0A"
@@ -84,11 +84,11 @@ def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
 def client_script(words: Sequence[str], seconds: int) -> str:
     """Return a shell script that runs a client for at most `seconds`.
 
-    With RDMA_CM each try begins after a second: a server that is dialled just before it listens may
-    wait for that client, and answer no other. So does a server whose client connected and was ended
-    by a signal; then the script gives up. By RDMA_CM perftest connects twice, and 4.5 ends so when
-    the server does not listen again yet. A client that is refused at once exits with 1, and is
-    tried again.
+    With RDMA_CM each try begins after a second: a server dialled just before it listens may wait
+    for that client, and answer no other. So does a server whose client connected and was ended by a
+    signal; then the script gives up. By RDMA_CM perftest connects twice, and a client of 4.5
+    ends by a signal when the server does not listen again yet. A client that is refused at once
+    exits with 1, and is tried again.
     """
     command = shlex.join(words)
     if "-R" not in words:

@@ -1,10 +1,10 @@
 """Finds the RDMA devices of pods that measure and their rails, and makes kube-rdma's own pods.
 
-The annotation of kube-rdma tells device, GID and address by interface; such a pod is asked only for
-the rates of its ports. Pods without one are asked for their devices too, by the script that their
-programs have (nccl_env.sh). Of a pod with cards by ResourceClaims, whatever driver gave them, only
-these count: a privileged pod may open all of its node. All of this comes out of the pod, so it is
-checked like any foreign text.
+The annotation of kube-rdma tells device, GID and address by interface. Pods with it are asked only
+for the rates of their ports. Other pods are asked for their devices too, by the script
+that their programs have (nccl_env.sh). Of a pod with cards by ResourceClaims of any driver, only
+these count: a privileged pod may open all devices of its node. All of this comes out of the pod, so
+it is checked like any foreign text.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _of_annotation(text: str) -> list[PodDevice]:
 def _of_claims(
     cards: Iterable[PublishedCard], answer: str, ports: Iterable[tuple[str, int]]
 ) -> list[PodDevice]:
-    """Return the claimed cards' devices that the pod shows, in order, with the script's GID."""
+    """Return the devices of claimed cards in the pod, in the cards' order, with GID indexes."""
     listed = tuple(ports)
     places = dict(_PLACE.findall(answer))
     shown = [
@@ -227,9 +227,9 @@ class OwnPods(Frozen):
 
 
 def own_pods(reports: Mapping[str, NodeReport], resource: str, image: str) -> OwnPods:
-    """Return a pod for each node that has a resource, by default the only one of the cluster.
+    """Return a pod for each node that has a resource, by default the cluster's only resource.
 
-    Raise Refused for an unknown resource, and without a name where there is none or several.
+    Raise Refused for an unknown resource, and without a name where the cluster has none or several.
     """
     chosen = _chosen(reports, resource)
     by_node: dict[str, Mapping[str, Any]] = {}
@@ -310,7 +310,7 @@ def _row(pool: ReportedPool) -> ModeRow | None:
 
 
 def _shares(pool: ReportedPool, report: NodeReport) -> int:
-    """Return the shares a pod asks for: one of a whole pool, else one for each healthy card."""
+    """Return how many shares to ask for: 1 if a share is the pool, else 1 per healthy card."""
     row = _row(pool)
     if row is None or row.bind is Bind.POOL:
         return 1
@@ -333,7 +333,7 @@ def _unhealthy(report: NodeReport, resource: str) -> Iterator[tuple[str, str]]:
 
 
 def with_rails(pods: Sequence[PairedPod]) -> list[PairedPod]:
-    """Return the pods; those with fewer devices get rails by their devices' names if these tell."""
+    """Return the pods; those with fewer devices take the rails of the same names in a full pod."""
     most = max((len(pod.devices) for pod in pods), default=0)
     whole = Counter(_names(pod) for pod in pods if len(pod.devices) == most)
     usual = whole.most_common(1)[0][0] if whole else ()

@@ -1,7 +1,7 @@
 """Rates pairs, names whose fault bad ones are, and compares a run with an earlier one.
 
-One bad card of a node with eight is in one of eight of the node's pairs, and in all pairs of its
-own. So pairs are counted by whatever could be their cause: a rail, a node, a card. The widest cause
+One bad card of a node with eight is in an eighth of the node's pairs, and in all of the card's own
+pairs. So pairs are counted by all possible causes: a rail, a node, a card. The widest cause
 whose own pairs are nearly all bad is named. Its pairs are taken out before the next one is looked
 for; in the end single pairs are left.
 """
@@ -139,7 +139,7 @@ def _cards(pair: RatedPair) -> tuple[Cause, Cause]:
 
 
 def _rails(rated: Sequence[RatedPair]) -> tuple[list[tuple[int, Pairs]], Pairs]:
-    """Return the rails on which nearly all cards are bad with nearly all peers, and other pairs.
+    """Return rails on which nearly all cards are bad with nearly all peers, and the other pairs.
 
     If all rails are bad the cause is no leaf switch, so none is returned.
     """
@@ -161,9 +161,9 @@ def _is_bad_rail(pairs: Pairs) -> bool:
 def _is_wide(node: str, pairs: Pairs, bad: Collection[Hashable]) -> bool:
     """Decide whether nearly all cards of a node are bad, and more than one.
 
-    Pairs alone do not show that: if they are few, those of one bad card may be nearly all. Pairs
-    with cards in `bad` count only for a rail without others: a good card may be measured again with
-    many bad ones.
+    Pairs alone do not show that: of few pairs one bad card may have nearly all. Pairs
+    with another node's card in `bad` count only for a rail without other pairs. A good card may be
+    measured again with many bad ones.
     """
     judging = [
         pair
@@ -250,7 +250,7 @@ class Tally:
         """Decide whether a cause has two peers left, or one that is well with other peers.
 
         One such peer suffices for a card that is in the ring beside two bad ones, which explain its
-        other pairs. It must have had two peers in all.
+        other pairs. The cause must have had two peers in all.
         """
         if len(_peers(cause, self.pairs(cause))) >= _FEWEST_PEERS:
             return True
