@@ -1,8 +1,8 @@
-"""Waits: before another try with a server, with full jitter; for an event, up to a limit.
+"""Computes the wait before another try with a server; waits for an event, up to a limit.
 
 All nodes of a cluster may lose their kubelet or their API server at once (an upgrade). A random
-share of the longest wait keeps them from coming back in step. All adapters share the formula; it is
-after "Exponential Backoff And Jitter" (AWS, 2015).
+share of the longest wait keeps them from coming back in step. The formula is after "Exponential
+Backoff And Jitter" (AWS, 2015).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-FIRST = 0.2  # seconds, longest wait for 0 failures; each further one doubles it
+FIRST = 0.2  # seconds, longest wait for 0 failures; each failure doubles it
 LONGEST = 30.0  # seconds, reached with eight failures
 
 

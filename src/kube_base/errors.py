@@ -5,9 +5,9 @@
     ├── Unavailable   another program is down or not ready; trying again can help
     └── Broken        the world disagrees with the record; stop and tell a person
 
-Each program maps them once to its own wire (exit code, gRPC status, CNI code). A message is one
-sentence a person can act on, never a traceback. A package adds classes below these where its
-callers act on more (kube_client/errors.py, kube_rdma/model/errors.py).
+Each program maps them once to its own wire (exit code, gRPC status, CNI code). A message is
+sentences for a person, never a traceback. A package adds classes below these where its callers act
+on more (kube_client/errors.py, kube_rdma/model/errors.py).
 """
 
 from __future__ import annotations
@@ -21,19 +21,15 @@ MOST_FAULTS = 20
 
 
 class KubeError(Exception):
-    """The base of all errors that this code raises on purpose.
-
-    ``str()`` is the sentence to show.
-    """
+    """The base of Refused, Unavailable and Broken; ``str()`` is the text to show."""
 
 
 class Refused(KubeError):
     """The error for a request that its author must change.
 
-    `problem` says what is wrong, and `remedy` what to do about it. `where` is the place in a file
-    (with line and field), an option or entry; empty without one. A document may have several
-    faults: the first one is raised and carries the others in `more`. ``str()`` then has a line for
-    each.
+    `problem` says what is wrong, and `remedy` what to do about it. `where` is the place of the
+    fault, such as a file with line and field; it may be empty. A document may have several faults:
+    the first one is raised and carries the others in `more`. ``str()`` then has a line for each.
     """
 
     def __init__(
@@ -50,8 +46,8 @@ class Refused(KubeError):
     def all(cls, faults: Sequence[Refused]) -> Refused:
         """Return one error with the first MOST_FAULTS faults, and the count of further ones.
 
-        One fault too many is shown in place of its count. Whoever writes a document decides how
-        many faults it has, and each becomes a line of logs, Events and answers.
+        A single further fault is shown itself. Whoever writes a document decides how many faults it
+        has, and each becomes a line of logs, Events and answers.
         """
         first, *more = (single for fault in faults for single in _alone(fault))
         if len(more) > MOST_FAULTS:  # one beyond them may be the count of an inner error

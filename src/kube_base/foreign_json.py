@@ -1,9 +1,9 @@
 """The one decoder for JSON that others wrote: pods, plugins, the API server, files of the host.
 
-Every part reads such bytes, and each decoder of the libraries has failures of its own. Too deep is
-a RecursionError, bad text a UnicodeError, a number too long a ValueError. An exception that nobody
-expects ends more than the one call, so here all of them are Undecodable. tests/house forbids the
-libraries' decoders elsewhere.
+Each decoder of the libraries has failures of its own. Too deep is a RecursionError, bad text a
+UnicodeError, a number too long a ValueError. An exception that nobody expects ends more than the
+one call, so here all of them are Undecodable. tests/house forbids the libraries' decoders
+elsewhere.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def decoded(
 def decoded(
     data: bytes | str, what: Any = Any, *, most: int = MOST_BYTES, hook: Hook | None = None
 ) -> Any:
-    """Return the value of a JSON text as type `what`; raise Undecodable for every failure.
+    """Return the value of a JSON text as type `what`; raise Undecodable if that fails.
 
-    Plain values (dict, list) have at most MAX_DEPTH levels, and whole numbers of 64 bits. `hook`
-    makes what msgspec does not know by itself.
+    Plain values (dict, list) have at most MAX_DEPTH levels, and whole numbers of 64 bits. `most`
+    is in bytes; `hook` makes what msgspec does not know by itself.
     """
     if len(data) > most:
         raise Undecodable(f"it is larger than {most >> 20} MiB")
@@ -69,10 +69,10 @@ def decoded(
 
 
 def pruned(data: bytes) -> bytes:
-    """Return a JSON document with null in place of all that is nested too deeply.
+    """Return a JSON document with null in place of what lies below 3 * MAX_DEPTH levels.
 
-    The result is still too deep for `decoded` as a plain value. So one bad object of a list is
-    found and named, while the others are read.
+    A document that was cut is still too deep for `decoded` as a plain value. So one bad object of a
+    list is found and named, while the others are read.
     """
     kept: list[bytes] = []
     depth, begin = 0, 0

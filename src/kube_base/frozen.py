@@ -1,8 +1,8 @@
 """Frozen values, made with msgspec: a class of them takes 5 µs to make, a dataclass 200 to 500.
 
-All values of the model derive from Frozen. A dataclass writes the source of its methods and
+Almost all values of the model derive from Frozen. A dataclass writes the source of its methods and
 compiles it at every start of a process; a Struct has them in C. A class stays a dataclass where it
-needs a field that is not compared, shown or given. See docs/decisions/0033-starting.md.
+needs a field outside of __eq__, repr or __init__. See docs/decisions/0033-starting.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Frozen(Struct, frozen=True):
 
 
 def asdict(value: Frozen) -> dict[str, Any]:
-    """Return the fields of a value by name, with the values inside of it as dicts too."""
+    """Return the fields of a value by name, with Frozen values inside of it as dicts too."""
     return {name: _as_dicts(getattr(value, name)) for name in value.__struct_fields__}
 
 

@@ -1,7 +1,6 @@
-"""Remembers what a loop has logged, so that it logs a sentence once, and again when it comes back.
+"""Remembers what a loop has logged: it logs a sentence once, and again when the trouble comes back.
 
-Loops look again and again, and most of what they see they saw the last time. Adapters and programs
-use it, like backoff.py beside it; they choose how to log a sentence.
+Loops look again and again, and most of what they see they saw the last time.
 """
 
 from __future__ import annotations

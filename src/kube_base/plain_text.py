@@ -1,7 +1,6 @@
 """Text from outside as one printable line, for pages, errors and logs.
 
-Pods' output, annotations, images, versions, conditions and Events go through here before a person's
-terminal or shell sees them.
+A terminal would obey control characters in pods' output, annotations or Events.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 def plain(text: str) -> str:
     """Return the text as one line: newlines and tabs become blanks.
 
-    Every other character that is not printable, as an escape sequence or a bidirectional override,
-    becomes ``?``.
+    Every other character that is not printable, such as ESC or a bidirectional override, becomes
+    ``?``.
     """
     if text.isprintable():
         return text
@@ -19,12 +18,12 @@ def plain(text: str) -> str:
 
 
 def ended(text: str) -> str:
-    """Return a sentence with a full stop, unless it ends in a sign such as a question mark."""
+    """Return a sentence; add a full stop unless it ends in a sign such as a question mark."""
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
 def cell_width(text: str) -> int:
-    """Return how many columns a text takes on a terminal; wide signs take two."""
+    """Return how many columns a text takes on a terminal: wide characters take two."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width

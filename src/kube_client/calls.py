@@ -1,8 +1,8 @@
 """Sends requests to one API server, and notes which version of the store a list shows.
 
 `objects` and `watching` send through it. An answer is a body or a KubeError. A server that is too
-busy (429) says when to ask again, and is asked then. It has done nothing, so that is right for
-writes too.
+busy (429) may say when to ask again, and is asked then, within _BUSY seconds. A server that was too
+busy has done nothing, so writes are repeated too, except evictions.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from kube_client.kinds import ObjectKind, Where
 
 _SILENCE = 10.0  # seconds that the server may be late in ending a watch
 _BUSY = 30.0  # seconds in all that one call waits for a server that is too busy
-_PAGE_BYTES = 4 << 20  # for which the next page of a list is sized, by the one before
+_PAGE_BYTES = 4 << 20  # that the next page of a list should have, estimated from the last page
 _PAGE_OBJECTS = 500
-_SPREAD = 1.25  # times the seconds that it names, at most: else all clients come back in step
+_SPREAD = 1.25  # most times the seconds that a server names: else all clients come back in step
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +37,8 @@ class RequestTiming(Frozen):
 
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[int], float] = full_jitter  # until the next try, by failures in a row
-    stream: float = 450.0  # that a stream lasts, give or take a quarter; client-go: as many
-    # After it, and up to a quarter more, a watch lists again, so that a level cannot stay wrong.
+    stream: float = 450.0  # that a stream lasts, give or take a quarter
+    # After it, and up to a quarter more, a watch lists again, so that no missed change lasts.
     resync: float = 3600.0
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     patience: float = 0.0  # of silence that end a request, if fewer than ANSWER_SECONDS; 0: unset
@@ -81,8 +81,8 @@ class ApiRequests:
         """Yield the pages of a consistent list; raise Expired when the next page is gone.
 
         The bytes of one page decide how many objects the next one is asked for. `resourceVersion=0`
-        is not sent: it would read the server's cache, which may be older than what was seen, and in
-        one piece (apiserver's cacher ignores the limit then).
+        is not sent: the server would read its cache, which may be older than what was seen, and
+        ignore the limit (apiserver's cacher).
         """
         request = make("list", kind, "", where.namespace)
         mark, limit, following = self.horizon.mark(kind), kind.page, ""
@@ -117,7 +117,7 @@ class ApiRequests:
         """Yield an open watch of the changes after a version.
 
         Its lines end with the server's stream, or when etcd is found restored to an earlier
-        version. Raise the error for a refusal, after the wait that a busy server asks for.
+        version. Raise the error for a refusal, of a busy server after the wait that it asks for.
         """
         # Spread, or all nodes that lost one server come back in step forever.
         seconds = max(1, round(self.pace.stream * random.uniform(0.75, 1.25)))  # noqa: S311
@@ -186,7 +186,10 @@ def _busy(request: wire.ApiRequest, answer: wire.Answer, waited: float) -> float
 
 
 def make(verb: str, kind: ObjectKind[Any, Any], name: str, namespace: str) -> wire.ApiRequest:
-    """Return a request for an object or collection; raise Refused for an invalid name."""
+    """Return a request for an object or collection; raise Refused for an invalid name.
+
+    Raise TypeError for a namespace with a cluster-scoped kind, or for none where `verb` needs one.
+    """
     if namespace and not kind.namespaced:
         raise TypeError(f"{kind.kind} has no namespace")
     if not namespace and kind.namespaced and verb not in {"list", "watch"}:

@@ -63,10 +63,10 @@ async def connect(
 ) -> AsyncIterator[Cluster]:
     """Yield a client of the API server; it asks nothing yet.
 
-    `user_agent` is ``name/version`` of the program; its name manages the fields that are written,
-    as the API server itself would take it from there. Without `kubeconfig` the file is found as
-    kubectl does (find_access). `context`, `namespace` and `user` (to impersonate) override what the
-    file names. Raise Refused when the file, or what it names, cannot be used.
+    `user_agent` is ``name/version`` of the program; its name is the field manager of writes.
+    Without `kubeconfig` the file is found as kubectl does (find_access). `context`, `namespace` and
+    `user` (to impersonate) override what the file names. Raise Refused when the file, its TLS files
+    or the proxy cannot be used.
     """
     access = find_access(kubeconfig, context=context)
     if user:
@@ -151,7 +151,7 @@ class Http:
     async def _enter(
         self, stack: AsyncExitStack, request: ApiRequest, seconds: float
     ) -> HttpAnswer:
-        """Send a request with the current credentials, and after a 401 once more with others."""
+        """Send a request; after a 401 send it once more if the credentials may have changed."""
         credential = await self._credential()
         exchange = self._client.exchange(self._built(request, credential), seconds)
         answer = await stack.enter_async_context(exchange)
@@ -166,7 +166,7 @@ class Http:
     async def _upgraded(
         self, stack: AsyncExitStack, request: ApiRequest, offer: Handshake
     ) -> HttpUpgrade:
-        """Return the answer to a request for another protocol; after a 401 ask once more."""
+        """Ask for another protocol; after a 401 once more if the credentials may have changed."""
         credential = await self._credential()
         asked = self._client.upgraded(self._built(request, credential, offer.headers))
         upgrade = await stack.enter_async_context(asked)

@@ -1,9 +1,9 @@
 """Reads the credentials that `kubeconfig` names: a token, a password, or what a plugin prints.
 
-`tls` reads client certificates in files. What can change is read again: a token's file after a
-minute, and when the server no longer accepts the token (the kubelet rotates it). A plugin is run
-again when its answer expires or is no longer accepted. No message holds a secret; a plugin's own
-words of failure, on its standard error, are shown.
+`tls` reads the client certificates of kubeconfigs. What can change is read again: a token's file
+after a minute, and when the server no longer accepts the token (the kubelet rotates it). A plugin
+is run again when its answer expires or is no longer accepted. No message holds a secret; a plugin's
+own words of failure, on its standard error, are shown.
 
 Document: Kubernetes, Authentication, "client-go credential plugins".
 """
@@ -32,7 +32,7 @@ from kube_client.kinds import Pairs
 from kube_client.kubeconfig import Access, PluginEntry, UserEntry
 from kube_client.tls import read_authority
 
-TOKEN_SECONDS = 60.0  # how long a token's file is not read again (client-go: the same)
+TOKEN_SECONDS = 60.0  # how long a token's file is not read again
 PLUGIN_SECONDS = 60.0  # how long a plugin may take
 _BEFORE_EXPIRY = timedelta(seconds=10)  # a credential is no longer used so shortly before its end
 _LAST_WORDS = 300  # characters of a plugin's failure
@@ -47,7 +47,7 @@ class Credential:
 
 
 class Credentials(Protocol):
-    """A source of credentials. It raises Refused if a person must act, else Unavailable."""
+    """A source of credentials; `read` raises Refused or Unavailable if there are none."""
 
     async def read(self) -> Credential:
         """Return the credential to use now."""
@@ -160,7 +160,7 @@ class Person:
 
     @classmethod
     def here(cls) -> Person:
-        """Return what this process has: a terminal at stdin (`types`), and at stderr (`reads`)."""
+        """Return a Person: whether stdin (`types`) and stderr (`reads`) here are a terminal."""
         streams = (sys.stdin, sys.stderr)
         return cls(*(stream is not None and stream.isatty() for stream in streams))
 
@@ -168,8 +168,8 @@ class Person:
 class CredentialPlugin:
     """A program that prints an ExecCredential, which is kept until it expires or is refused.
 
-    At a terminal its questions are shown as they come, the user may type answers, and it may take
-    any time.
+    At a terminal its questions are shown as they come, and it may take any time. The user may type
+    answers, unless the plugin's interactiveMode is Never.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class CredentialPlugin:
 
     @property
     def _interactive(self) -> bool:
-        """Return whether the plugin may use the terminal at stdin, by its mode."""
+        """Return whether stdin is a terminal that the plugin's mode lets it use."""
         return self._plugin.interactive_mode != "Never" and self._person.types
 
     def _info(self) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """Sorts the API server's refusals by who has to act.
 
-    Unavailable     no answer, 408, 429, 5xx: the same again can help
+    Unavailable     no answer, 408, 429, 5xx, 403 while a CRD is deleted: the same again can help
     ├── Expired     410: list again, which a watch does by itself
     └── Conflict    the object is not as the caller believed: read it again, then decide again
     Refused         403 (RBAC, admission), 401, 422, other 4xx, 500 of fields that are not defined
     └── NotInstalled 404 of a whole resource
 
-A Conflict is Unavailable to whoever does not look closer, since trying again is right for both. It
-lives here because only a caller of this client knows what to read again.
+A Conflict is Unavailable to whoever does not look closer, since trying again is right for both.
+Conflict lives here because only a caller of this client knows what to read again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _INSTALL = "Install the custom resource definitions that belong to this version 
 class Conflict(Unavailable):
     """The error for an object that is not in the state that a request requires.
 
-    A write that ends so has changed nothing. A read ends so where there is no such object.
+    A write that raises it has changed nothing. A read raises it where there is no such object.
     """
 
     def __init__(self, message: str, lost: Lost) -> None:
@@ -160,7 +160,7 @@ def _forbidden(refusal: _Refusal) -> KubeError:
 
 
 def _role(refusal: _Refusal) -> str:
-    """Return in words whose role lacks a right: a user by name, or the program."""
+    """Return whose role lacks a right, in words: a user's or the program's."""
     user = _USER.search(refusal.message)
     if user and not user[1].startswith(_ACCOUNT):
         return f"a role of {user[1]}"

@@ -1,10 +1,10 @@
 """Finds out that etcd behind the API server was restored to an earlier version.
 
-Part of calls.py beside it, one for each API server that a process speaks to. Etcd counts its
-writes, and every object, list and change has that count as its version. Restored from a backup it
-counts from there. The API server then serves a watch from a later version without an error and in
-silence. Only an answer with a lower version than an earlier one shows it. Versions of one resource
-can be compared as numbers (KEP-5504). Versions of two cannot, for each may have its own etcd.
+`calls` beside it has one Horizon for each client. Etcd counts its writes, and every object, list
+and change has that count as its version. Restored from a backup it counts from there. The API
+server then serves a watch from a later version without an error and in silence. Only an answer with
+a lower version than an earlier one shows the restore. Versions of one resource can be compared as
+numbers (KEP-5504). Versions of two resources cannot, for each may have its own etcd.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Horizon:
     def shown(self, kind: ObjectKind[Any, Any], version: str, mark: SentMark | None = None) -> None:
         """Note a version from a watch; with a `mark`, the store's newest from a list or a write.
 
-        A list reads the store's present version, and a write makes it. Nothing is noted of a
-        request that was sent before etcd was found restored.
+        A version lower than `mark` knew means a restored etcd. Nothing is noted of a request that
+        was sent before etcd was found restored.
         """
         number = _number(version)
         if mark and mark.era is not self.era:

@@ -25,7 +25,7 @@ from kube_client.silence import Silence
 ANSWER_SECONDS = 30  # of silence before an answer is given up; client-go gives a connection as many
 NOTICE_SECONDS = 5  # of silence before it is logged
 _KEPT = 8  # idle connections
-_IDLE_SECONDS = 60.0  # a Go server closes an idle connection after 90
+_IDLE_SECONDS = 60.0  # kube-apiserver closes an idle connection after 90
 _CHUNK = 1 << 16
 _NEXT_ADDRESS = 0.25  # seconds until the next address of a name is tried beside the first
 
@@ -38,7 +38,7 @@ _KEEPALIVE = (
 )
 _NEVER = 86400.0  # seconds; asyncio limits a handshake by the clock, which Silence replaces
 
-# asyncio gives each TLS connection 256 KiB for what it reads, and an agent has eight for watches. A
+# asyncio gives each TLS connection 256 KiB for what it reads, and agents have several. A
 # record has at most 16 KiB (RFC 8446, 5.1): 100 MiB take as long with two of them.
 sslproto.SSLProtocol.max_size = 1 << 15
 
@@ -91,7 +91,7 @@ class HttpConnection:
     ) -> h11.Response | h11.InformationalResponse:
         """Send a request and return the head of its answer.
 
-        After status 101 the connection speaks the other protocol.
+        After status 101 the connection speaks the protocol that the request asks for.
         """
         self.answered = False
         head = h11.Request(
@@ -114,7 +114,7 @@ class HttpConnection:
     async def body(self, seconds: float) -> AsyncGenerator[bytes, None]:
         """Yield the body of the answer as it comes.
 
-        When it was read to its end, the connection can be used again.
+        Only a connection whose body was read to its end can be `usable` again.
         """
         while isinstance(event := await self._next(seconds), h11.Data):
             yield bytes(event.data)
@@ -123,7 +123,7 @@ class HttpConnection:
             self._idle_since = time.monotonic()
 
     async def read(self) -> bytes:
-        """Return bytes of the other protocol after an HTTP upgrade (101).
+        """Return bytes of the new protocol after an HTTP upgrade (101).
 
         They are empty when the server has closed the connection.
         """
@@ -134,7 +134,7 @@ class HttpConnection:
         return await self._reader.read(_CHUNK)
 
     async def write(self, data: bytes) -> None:
-        """Send bytes of the other protocol, after an HTTP upgrade (101)."""
+        """Send bytes of the new protocol, after an HTTP upgrade (101)."""
         self._writer.write(data)
         await self._writer.drain()
 
@@ -180,7 +180,7 @@ class HttpUpgrade(Frozen):
 class HttpClient:
     """The connections to one server. `tls` makes the TLS context of a new one; None for plain HTTP.
 
-    `notice` is called when the server is silent for some seconds, before it is given up.
+    `notice` is called when the server does not begin an answer for some seconds.
     """
 
     def __init__(

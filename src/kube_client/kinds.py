@@ -109,7 +109,7 @@ class Stored(Frozen, Generic[S, U]):
     finalizers: tuple[str, ...] = ()
     deleting: bool = False  # it has a deletionTimestamp and waits for its finalizers
     created: str = ""  # RFC 3339
-    generation: int = 0  # counts changes of the spec, where the kind has a status
+    generation: int = 0  # counts changes of the spec; 0 for kinds that have none
 
     def label(self, key: str) -> str | None:
         """Return the value of the object's label, None without it."""

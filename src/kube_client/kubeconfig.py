@@ -2,8 +2,8 @@
 
 Where the flow begins: `connect` asks here once; `credentials`, `tls` and `route` work with the
 result. Files that KUBECONFIG lists are merged as kubectl does it: the first file that has a name
-wins with the whole entry. Paths in a file are relative to it. Whatever is wrong is Refused with
-file and field; what a file says of tokens, keys and passwords is never shown.
+wins with the whole entry. Paths in a file are relative to its folder. Faults are Refused with the
+file.
 
 Documents: Kubernetes, "Organizing Cluster Access Using kubeconfig Files"; client-go, clientcmd.
 """
@@ -34,7 +34,7 @@ _BOTH = "certificate-authority", "client-certificate", "client-key"  # each as a
 
 
 class ServerEntry(msgspec.Struct, frozen=True, omit_defaults=True, rename="kebab"):
-    """The ``cluster`` of a kubeconfig; paths are absolute."""
+    """The ``cluster`` of a kubeconfig; merging the files makes its paths absolute."""
 
     server: str = ""
     certificate_authority: str = ""
@@ -62,7 +62,7 @@ class PluginEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
-    """The ``user`` of a kubeconfig; paths are absolute."""
+    """The ``user`` of a kubeconfig; merging the files makes its paths absolute."""
 
     client_certificate: str = ""
     client_certificate_data: str = ""
@@ -87,7 +87,7 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
 class Access(Frozen):
     """A context of a kubeconfig, or the pod's service account: server, user and namespace.
 
-    `where` is the file that has the user, or the folder of the service account.
+    `where` is the file that has the user (without one, the context), or the folder of the account.
     """
 
     server: ServerEntry
@@ -144,7 +144,7 @@ def find_access(
 
     Without a file: the files that KUBECONFIG lists, else ``~/.kube/config``, else, where these say
     nothing, the pod's service account. A `context` is looked for in files alone. Raise Refused when
-    there is none, or one that cannot be used.
+    they name no server, or have faults.
     """
     if kubeconfig:
         return read_access((kubeconfig,), context)
@@ -170,8 +170,8 @@ def _say_something(paths: Iterable[Path]) -> bool:
 def read_access(paths: Iterable[Path], chosen: str = "") -> Access:
     """Return the `chosen` context of kubeconfig files, else the current one.
 
-    Of entries with one name, the one in the first file counts. Raise Refused for a context that is
-    missing or has faults.
+    Of entries with one name, the one in the first file counts. Raise Refused for a file that cannot
+    be read, and for a context that is missing or has faults.
     """
     paths = [path.expanduser() for path in paths]
     merged = _merge([(_read(path), path) for path in paths])
@@ -260,17 +260,19 @@ def _read(path: Path) -> _KubeconfigFile:
 def _of_yaml(data: bytes, path: Path) -> Any:
     """Decode a YAML kubeconfig; raise Refused for a text that is no YAML.
 
-    Valid JSON never comes here, as importing YAML's parser takes 12 ms.
+    JSON is tried before, as importing YAML's parser takes 12 ms.
     """
     import yaml
 
     try:
         return _without_nulls(yaml.safe_load(data))
-    except yaml.MarkedYAMLError as error:  # its own text quotes the file, which holds secrets
+    except yaml.MarkedYAMLError as error:  # it quotes the file, which holds secrets
         mark = error.problem_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise Refused(
-            f"the kubeconfig is not YAML: {error.problem}", remedy=_REMEDY, where=f"{path}{place}"
+            f"the kubeconfig is not YAML: {_QUOTED.sub('…', error.problem or '')}",
+            remedy=_REMEDY,
+            where=f"{path}{place}",
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError):
         raise Refused("the kubeconfig is not text", remedy=_REMEDY, where=str(path)) from None

@@ -35,7 +35,7 @@ class SeenObjects(Frozen, Generic[S, U]):
 
     objects: tuple[Stored[S, U], ...]
     muddled: tuple[str, ...]
-    unread: frozenset[str] = frozenset()  # the names of the others
+    unread: frozenset[str] = frozenset()  # names of objects that were not understood
 
 
 class Cluster:
@@ -55,8 +55,9 @@ class Cluster:
     ) -> None:
         """Set up a client of the API server that `transport` reaches.
 
-        `namespace` is that of the kubeconfig's context, or of the pod this runs in. `program`
-        manages the fields that are written, and is named where the server refuses.
+        `namespace` is for callers that name none: what `connect` was given, else that of the
+        kubeconfig's context, or of the pod that this runs in. `program` is the field manager of
+        writes, and is named in refusals.
         """
         self._calls = ApiRequests(transport, pace or RequestTiming(), program)
         self.managed: Pairs = (("fieldManager", program),)
@@ -68,7 +69,7 @@ class Cluster:
         return self._calls.horizon.listeners
 
     def troubles(self) -> tuple[str, ...]:
-        """Return a sentence for each watch whose last attempt failed, until it is closed.
+        """Return a sentence for each selection of a kind whose last watch failed.
 
         A kind that is not installed is no failure.
         """
@@ -107,7 +108,7 @@ class Cluster:
     ) -> tuple[Stored[S, U], ...]:
         """Return all objects of a selection, sorted by namespace and name. The read is consistent.
 
-        Raise Unreadable (a Refused) when one of them is not understood: half a list is a lie.
+        Raise Unreadable (a Refused) when one of them is not understood.
         """
         for attempt in range(_LISTS):
             objects: list[Stored[S, U]] = []
@@ -128,19 +129,23 @@ class Cluster:
         # By namespace and name, for a list that expires between two pages is begun anew: what was
         # deleted or changed meanwhile is reported.
         seen: dict[tuple[str, str], Stored[S, U] | Muddled] = {}
-        async with aclosing(self.watch(kind, where)) as events:
-            async for event in events:
-                match event:
-                    case Changed(stored):
-                        seen[stored.namespace, stored.name] = stored
-                    case Muddled(name, namespace):
-                        seen[namespace, name] = event
-                    case Deleted(name, namespace):
-                        seen.pop((namespace, name), None)
-                    case Cut(why):
-                        raise Unavailable(why)
-                    case Synced():
-                        break
+        try:
+            async with aclosing(self.watch(kind, where)) as events:
+                async for event in events:
+                    match event:
+                        case Changed(stored):
+                            seen[stored.namespace, stored.name] = stored
+                        case Muddled(name, namespace):
+                            seen[namespace, name] = event
+                        case Deleted(name, namespace):
+                            seen.pop((namespace, name), None)
+                        case Cut(why):
+                            raise Unavailable(why)
+                        case Synced():
+                            break
+        except Refused:  # the watch ended by itself, and nothing would clear its trouble
+            self._calls.troubles.pop((kind.plural, where), None)
+            raise
         objects = [each for each in seen.values() if isinstance(each, Stored)]
         objects.sort(key=lambda each: each.name)
         muddled = [each for each in seen.values() if isinstance(each, Muddled)]
@@ -156,8 +161,8 @@ class Cluster:
     async def replace(self, kind: ObjectKind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
         """Write a changed object except its status, if nobody wrote it since it was read.
 
-        `changed` is the read object after `replace` of kube_base.frozen. What the kind does not
-        read of it, the write removes. Raise Conflict(CHANGED) when somebody wrote it since,
+        `changed` is the read object after `replace` of kube_base.frozen. The write removes what
+        the kind's codecs do not read. Raise Conflict(CHANGED) when somebody wrote it since,
         Conflict(GONE) when it is gone.
         """
         request = make("update", kind, changed.name, changed.namespace)
@@ -178,8 +183,8 @@ class Cluster:
         """Apply fields on the server: `wanted` has all fields that the program manages.
 
         An object that is missing is made. A field that the program applied before and `wanted`
-        lacks is removed. Raise Refused when others own a field of it with another value, unless
-        `force` takes it from them. Needs the verbs patch and create.
+        lacks is removed, if nobody else owns it. Raise Refused when others own a field with another
+        value, unless `force` takes it from them. Needs the verbs patch and create.
         """
         return await self._apply(kind, wanted, wire.document(kind, wanted), force=force)
 
@@ -207,7 +212,7 @@ class Cluster:
     ) -> Stored[S, U]:
         """Write status fields into an object of this `version`; raise Conflict for another one.
 
-        This suits a CRD that somebody else has installed: the server leaves out fields that it
+        This suits a CRD that somebody else has installed: the server leaves out fields that the CRD
         lacks. An apply would be refused as a whole (structured-merge-diff, "field not declared in
         schema").
         """
@@ -285,7 +290,7 @@ class Cluster:
     async def _written(
         self, kind: ObjectKind[S, U], request: wire.ApiRequest, before: str = ""
     ) -> Stored[S, U]:
-        """Send a write and return the stored object; note its version unless it equals `before`."""
+        """Send a write; return the object; note its version as newest unless it is `before`."""
         mark = self._calls.horizon.mark(kind, request.name, request.namespace)
         stored = wire.stored(kind, await self._calls.call(request))
         if stored.version != before:

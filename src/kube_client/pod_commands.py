@@ -2,9 +2,8 @@
 
 Every message of the protocol begins with a byte, its channel; the last one is a Status in JSON. The
 protocols are v4.channel.k8s.io, and v5, which can also close a channel (apimachinery remotecommand;
-KEP-4006). API servers of every version speak v4, through the kubelet, which asks the runtime. A
-client that disconnects leaves the command running: it has to end by itself, or when its stdin ends.
-The caller limits how long it may take.
+KEP-4006). A client that disconnects leaves the command running: it has to end by itself, or when
+its stdin ends. The caller limits how long it may take.
 """
 
 from __future__ import annotations
@@ -157,8 +156,9 @@ class PodCommands:
         """Start a command, wait for its line `until`, and keep it running for the block.
 
         With v5 its stdin ends with the connection, however that ends. With v4 a read of stdin does
-        not end there. So the command gets an empty line at the end of the block, which waits up to
-        `end_seconds` for its end. Raise Unavailable when the command ends without the line `until`.
+        not end there. So with v4 the command gets an empty line at the end of the block, which
+        waits up to `end_seconds` for the command's end. Raise Unavailable when the command ends
+        without the line `until`.
         """
         output, line = CommandOutput(self._most), AwaitedLine(until)
         request = _request(namespace, pod, argv, stdin=True)

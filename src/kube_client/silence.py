@@ -1,9 +1,9 @@
 """Limits the silence of a server in turns of this process, and not by the clock.
 
-On a node with a tenth of a processor, a clock runs out while the answer lies in the socket. The
-process had no turn to read it. So a limit here ends in ticks, each of which needs a turn of the
-event loop. What came in meanwhile is read before the last one is counted. Before these ticks one
-timer stands for all, so that a waiting process is not woken each second.
+On a node with a tenth of a processor, a clock may run out before the process reads an answer that
+has come. So a limit here ends in ticks, each of which needs a turn of the event loop. What came in
+meanwhile is read before the last tick is counted. One timer covers most of the earlier ticks, so
+that a waiting process is not woken each second.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Silence:
         await self._limit.__aexit__(kind, error, trace)
 
     def _wait(self) -> None:
-        """Schedule the next tick; between notice and last ticks one timer stands for all."""
+        """Schedule the next tick; one timer spans the ticks between notice and last TURNS."""
         told = self._notice is None or self._left <= self._notice_at
         ticks = max(1, self._left - TURNS) if told else 1
         self._left -= ticks

@@ -1,7 +1,7 @@
 """Makes the TLS of one new connection: authorities that it trusts, certificate that it shows.
 
 It is made anew for each connection, from files as they are then. So an authority or a certificate
-that was rotated is taken into use. Keys never reach the disk.
+that was rotated is taken into use. No key is written to disk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kube_client.kubeconfig import Access
 
 
 def client_context(access: Access, certificate: bytes = b"") -> ssl.SSLContext:
-    """Return the context of a new connection; `certificate` is a plugin's, PEM of chain and key.
+    """Return the TLS context of a new connection, with the `certificate` that a plugin gave (PEM).
 
     Raise Refused when a file or its content cannot be used.
     """

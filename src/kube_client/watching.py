@@ -6,7 +6,7 @@ A round is a stream of changes, which begins where the one before ended. A list 
 differs from what was reported before, so a missed change is put right by the next list. Where a
 stream broke off or began badly, etcd may have been restored to an earlier version, and a new stream
 would be silent. So the store's version is asked for before the next stream (`horizon`), or the
-objects are listed, for kinds that say so. When a process finds out that etcd was restored, all of
+objects are listed, for kinds that say so. When a client finds out that etcd was restored, all of
 its streams end. Between two rounds lies a jittered pause, longer after each failure.
 """
 

@@ -258,7 +258,7 @@ def parse(data: bytes | msgspec.Raw, what: type[Named]) -> Named:
 
 
 def _decoded(data: bytes, what: type[Named]) -> Named:
-    """Return the object; of one nested too deeply a pruned form, which its codec then refuses."""
+    """Return the decoded document, pruned where it is nested too deeply."""
     try:
         return decoded(data, what, most=_MOST_BYTES)
     except Undecodable as error:
@@ -349,8 +349,8 @@ def document(
 ) -> bytes:
     """Return an object as JSON for writing; a Stored includes its uid and version.
 
-    With a `version`, the server writes only an object of that version. Raise TypeError for a spec
-    whose codec only reads.
+    With a `version`, the server writes a Wanted only over an object of that version. Raise
+    TypeError for a spec whose codec only reads.
     """
     meta = _Meta(
         name=item.name,

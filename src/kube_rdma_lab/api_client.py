@@ -21,7 +21,8 @@ ANSWER_SECONDS = 30.0  # the timeout of one request; callers that wait send anot
 class ApiClient:
     """A client of one API server; `pki` is the folder with the lab's certificates.
 
-    Its methods raise Unavailable if the server refuses or does not answer, except `ready`.
+    Its methods raise Unavailable without an answer, and for any error except HTTP 404; `ready`
+    never does.
     """
 
     def __init__(self, pki: Path, server: str) -> None:

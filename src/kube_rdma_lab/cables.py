@@ -94,7 +94,7 @@ def _free(leaf: str, taken: Collection[int]) -> int:
 def moved(
     cables: Sequence[Cable], leaves: Sequence[str], node: str, card: str, to: str
 ) -> tuple[Cable, ...]:
-    """Return the cables after a card's was plugged in elsewhere; another one there takes its place.
+    """Return the cables after a card's cable moved; another in its new port takes the old port.
 
     `to` is LEAF/PORT, a LEAF for its first free port, or OUT. Raise Refused for an unknown card,
     leaf or port, and for a LEAF without a free port.
@@ -137,7 +137,7 @@ def _port(cables: Sequence[Cable], leaves: Sequence[str], to: str) -> tuple[str,
 def commands(before: Sequence[Cable], after: Sequence[Cable]) -> tuple[str, ...]:
     """Return the lines for `ip -batch` that plug in what has changed.
 
-    The bridges of such a rail forget where cards are: one that sends nothing would not be found.
+    Bridges of a changed rail forget all MACs; else a moved card that sends nothing is not found.
     """
     changed = [new for old, new in zip(before, after, strict=True) if old != new]
     lines = [
@@ -172,7 +172,7 @@ def write(home: Path, cables: Sequence[Cable]) -> None:
 
 
 def move(lab: Lab, node: str, card: str, to: str) -> tuple[Cable, ...]:
-    """Plug a card's cable in elsewhere, as `moved` says; return it and the one that gave way."""
+    """Move a card's cable as `moved` does; return it and the cable that gave way to it."""
     before = read(lab.home)
     after = moved(before, lab.topology.leaves, node, card, to)
     lines = "".join(f"{line}\n" for line in commands(before, after))

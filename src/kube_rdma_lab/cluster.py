@@ -1,7 +1,7 @@
 """Acts on the cluster of a running lab: kubectl's verbs, and a shell on its nodes.
 
-The demo, the tests and the benchmarks all use a lab through these functions. None has a deadline;
-waiting.py says when a wait is in vain. Then, and when a command fails, they raise Unavailable.
+The demo, the tests and the benchmarks all use a lab through these functions. No wait has a
+deadline; waiting.py says when it is in vain. Then, or if a command fails, they raise Unavailable.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class _Direct:
 
 @functools.lru_cache(maxsize=8)
 def _direct(pki: Path, api: str, started: float) -> _Direct:
-    """Return cached clients of a lab; another start of the lab, by `started`, makes new ones.
+    """Return cached clients of a lab; a lab that is started anew, at `started`, gets new ones.
 
-    Such a lab has other certificates and kinds.
+    It has other certificates and kinds.
     """
     del started
     client = ApiClient(pki, api)
@@ -116,7 +116,7 @@ def ready(lab: Lab, *pods: str, namespace: str = "default") -> None:
 
 
 def label_cards(lab: Lab) -> None:
-    """Label every node as having RDMA cards, as Node Feature Discovery does with NVIDIA's."""
+    """Label every node as having RDMA cards."""
     kubectl(lab, "label", "node", "--all", "--overwrite", f"{CARDS_LABEL}=true")
 
 
@@ -132,7 +132,7 @@ def wait_for_resource(
     """Wait until a node's allocatable (None: every node's) shows `quantity` of a resource.
 
     `quantity` is as the API server writes it, ``1k`` for a thousand. The kubelets are asked too,
-    for what the API server shows is seconds old.
+    for what the API server shows may be seconds old.
     """
     path = "{.status.allocatable." + resource.replace(".", "\\.").replace("/", "\\/") + "}"
     which = (f"node/{node}",) if node else ("node", "--all")
@@ -160,8 +160,7 @@ def until_on_node(lab: Lab, node: str, condition: str) -> None:
 def until_chained(lab: Lab, *nodes: str) -> None:
     """Wait until the agents of these nodes, or of all, have added themselves to the CNI list.
 
-    It holds once a rollout is complete. After an agent was killed or stopped, or its file
-    rewritten, only this wait shows that it is back.
+    After an agent was killed or stopped, or its file rewritten, this shows that it is back.
     """
     for node in nodes or [spec.name for spec in lab.topology.nodes]:
         until_on_node(lab, node, "grep -q kube-rdma /etc/cni/net.d/*.conflist")

@@ -19,7 +19,7 @@ FAILED = "lab: failed "
 ENDED = re.compile(r"lab: (\S+) ended with code")
 # What a kernel logs every two minutes of a task that waits inside it (kernel/hung_task.c).
 BLOCKED = re.compile(r"INFO: task (\S+) blocked for more than (\d+) seconds")
-# A task that the kernel reports twice holds or waits for a lock that nobody releases.
+# A task that the kernel reports twice most likely waits for a lock that nobody releases.
 HUNG_SECONDS = 240
 # A service may end once or twice before what it needs is there; one that never lives will not.
 MOST_ENDS = 5

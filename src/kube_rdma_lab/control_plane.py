@@ -1,7 +1,7 @@
 """etcd, API server, controller manager, scheduler and CoreDNS, run natively beside the nodes.
 
-They live in the supervisor's network namespace: TLS, client certificates, Node authorizer and RBAC,
-as in production. They are ready in a few seconds.
+They live in the supervisor's network namespace, with TLS, client certificates, the Node authorizer
+and RBAC.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ControlPlane:
 
 
 def write_credentials(folder: Path, authority: Authority, host_port: int) -> None:
-    """Write every key, certificate and kubeconfig that the programs read.
+    """Write every key, certificate and kubeconfig of the control plane's programs.
 
     host.kubeconfig is the admin's on the host, where the API server is relayed at `host_port`.
     """
@@ -142,7 +142,7 @@ def apiserver(binaries: Path, pki: Path) -> list[str | Path]:
 
 
 def _client(binaries: Path, pki: Path, user: str) -> list[str | Path]:
-    """Return the options that controller manager and scheduler have in common."""
+    """Return the part of their command lines that controller manager and scheduler share."""
     return [
         binaries / f"kube-{user}",
         f"--kubeconfig={pki}/{user}.kubeconfig",

@@ -1,4 +1,4 @@
-"""Objects of an installation with the lab's image, which its nodes have already."""
+"""Makes the objects of an installation with the lab's image, which its nodes have already."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Kind:
     namespaced: bool
 
     def at(self, namespace: str, name: str = "") -> str:
-        """Return the API path of an object, or of all without a name; "" means all namespaces."""
+        """Return the API path of an object, or of all if `name` is ""; namespace "" means all."""
         parts = [self.path]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
@@ -63,7 +63,7 @@ class Kinds:
         return self._by_name[name]
 
     def _served(self) -> Iterator[tuple[str, Kind]]:
-        """Yield every name of each kind; where kinds share a name, kubectl's choice comes last."""
+        """Yield every name of each kind; of equal names, the one listed first comes last."""
         for root in ("/apis", "/api"):
             document = self._client.document(root, DISCOVERY) or {"items": []}
             for group in reversed(document["items"]):

@@ -1,4 +1,4 @@
-"""Kubeconfig files, one per user of the lab's API server, with everything embedded."""
+"""Makes kubeconfig files, one per user of the lab's API server, with everything embedded."""
 
 from __future__ import annotations
 

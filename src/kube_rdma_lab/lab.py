@@ -142,7 +142,7 @@ def up(
 
     `binaries` is a folder of ready-made ones, None to build them; `images` are image files that its
     nodes have besides the lab's own. Raise Refused when one of that name is running already, or for
-    what the user must change. Raise Unavailable when the build or the boot fails.
+    what the user must change. Raise Unavailable or Broken when the build or the boot fails.
     """
     wanted = topology.find(topology_name)
     preflight.check(wanted)
@@ -184,9 +184,9 @@ def _start(
 ) -> None:
     """Start the supervisor in namespaces of its own and follow it until the lab is ready.
 
-    It inherits the lock and the host's socket. Two pipes bind it to the caller. Until the lab is
-    ready, the end of its stdin (the caller was interrupted or killed) ends the boot. The end of its
-    stdout means that it is gone.
+    The supervisor inherits the lock and the host's socket. Two pipes bind it to the caller. Until
+    the lab is ready, the end of its stdin (the caller was interrupted or killed) ends the boot. The
+    end of its stdout means that it is gone.
     """
     detached = ("setsid", "--fork")
     isolated = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--")

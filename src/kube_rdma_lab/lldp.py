@@ -31,12 +31,12 @@ SHORTEST = 60  # of an Ethernet frame, without its checksum
 
 
 def mac(leaf: str, port: int = 0) -> bytes:
-    """Return the MAC of a leaf's port, locally administered; that of the leaf itself for 0."""
+    """Return the locally administered MAC of a leaf switch's port; 0 stands for the switch."""
     return b"\x02" + hashlib.sha256(leaf.encode()).digest()[:4] + bytes([port])
 
 
 def frame(cable: Cable, ttl: int) -> bytes:
-    """Return a port's frame for the card at the other end, valid for `ttl` seconds."""
+    """Return a switch port's LLDP frame for the card at the other end, valid for `ttl` seconds."""
     values = (
         (CHASSIS_ID, bytes([CHASSIS_MAC]) + mac(cable.leaf)),
         (PORT_ID, bytes([PORT_INTERFACE_NAME]) + cable.port_name.encode()),
@@ -60,7 +60,7 @@ def send(wire: socket.socket, plugged: Iterable[Cable], ttl: int) -> None:
 
 
 def main(home: Path, seconds: int) -> None:
-    """Send a frame through every cable each `seconds`, until SIGTERM."""
+    """Send a frame through each plugged cable every `seconds`, until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     # Of protocol 0 a socket receives nothing.
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:

@@ -10,8 +10,8 @@ from kube_rdma_lab.lab import find, up_command
 def print_log(name: str, program: str | None, node: str | None) -> None:
     """Print a service's log, read on its node, or a log of the lab's folder.
 
-    With a node alone, or program `console`, it is that node's console. Logs of the folder outlive a
-    crash of the lab. Raise Refused, with a list of them, for an unknown one.
+    With a node alone, or a node and `console`, it is that node's console. Logs of the folder
+    outlive a crash of the lab. Raise Refused, which lists all, for an unknown log.
     """
     folder = state.home(name) / "logs"
     if node and program and program != "console":

@@ -29,7 +29,7 @@ def end(node: NodeSpec, position: int) -> str:
 
 
 def bridge(rail: int, leaf: str = "") -> str:
-    """Return the name of a rail's bridge, or of a leaf's bridge for that rail."""
+    """Return the name of a rail's bridge, or of a leaf switch's bridge for that rail."""
     return f"{leaf}-r{rail}" if leaf else f"rail{rail}"
 
 

@@ -52,8 +52,8 @@ def write_kubernetes(
 ) -> None:
     """Write the credentials and configurations of kubelet and kube-proxy.
 
-    `gates` are the kubelet's feature gates. Its kubeconfig comes last: a native node, which runs
-    already, waits for it.
+    `gates` are the kubelet's feature gates. The kubelet's kubeconfig comes last: a native node,
+    which runs already, waits for it.
     """
     folder = files / "kubernetes"
     folder.mkdir(parents=True)

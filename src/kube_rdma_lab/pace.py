@@ -1,8 +1,7 @@
 """Measures this machine's pace: how slow it is now, compared with the reference machine.
 
 Limits of the lab's waits are seconds of the reference, which are multiplied by the pace. It is
-measured before a lab boots, and once more before a wait is given up (patience.py). Other work may
-have begun on the machine meanwhile.
+measured before a lab boots, and once more before a wait is given up (patience.py).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ SLOW = 1.5
 
 
 def measure() -> float:
-    """Measure this machine's pace: its time for a fixed work, as a multiple of the reference's.
+    """Measure this machine's pace: its time for a fixed piece of work, over the reference's.
 
     Limits of a control group count as well, for the work runs in the group of the caller.
     """
@@ -36,10 +35,10 @@ def measure() -> float:
 
 
 def of_boot(seconds: float) -> float:
-    """Return the pace by the seconds that a lab's machine took to boot."""
+    """Return a lab machine's pace from the seconds that it took to boot; 1 is the reference's."""
     return seconds / REFERENCE_BOOT_SECONDS
 
 
 def describe(pace: float, what: str = "machine") -> str:
-    """Return a sentence with the pace of this machine, or of another `what`, for people."""
+    """Return a phrase with the pace of this machine, or of another `what`, for people."""
     return f"{'slow ' if pace >= SLOW else ''}{what}: {pace:.1f} × the reference"

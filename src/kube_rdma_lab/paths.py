@@ -12,12 +12,12 @@ CACHE_VARIABLE = "KUBE_RDMA_CACHE"
 def cache_root() -> Path:
     """Return the folder of everything that can be built again.
 
-    `$KUBE_RDMA_CACHE` if set, else `kube-rdma` in the user's cache folder (XDG base directory
-    specification). The folder may not exist yet. Deleting it is always safe while no lab runs.
+    It is `$KUBE_RDMA_CACHE` if set, else `kube-rdma` in the user's cache folder (XDG base directory
+    specification). The folder may not exist yet. It may be deleted while no lab and no build runs.
     """
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).absolute()
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification tells to ignore a relative path.
+    # The specification says to ignore a relative path.
     home = Path(base) if base.startswith("/") else Path.home() / ".cache"
     return home / "kube-rdma"

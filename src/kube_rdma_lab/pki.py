@@ -78,7 +78,7 @@ def write_ssh_key(path: Path) -> str:
 
 
 class Authority:
-    """A certificate authority whose key never reaches the disk: it ends with the supervisor."""
+    """A certificate authority whose key is only in memory, and so ends with the supervisor."""
 
     def __init__(self, name: str) -> None:
         self._key = new_key()
@@ -100,7 +100,8 @@ class Authority:
     ) -> KeyPair:
         """Issue a certificate for `user` (CN) in `groups` (O), or for a server at `hosts`.
 
-        With `hosts` (addresses and names) it is good as a server's, always as a client's.
+        Each certificate is good for a client, and with `hosts` (addresses and names) for a server
+        too.
         """
         key = new_key()
         subject = x509.Name(

@@ -28,7 +28,7 @@ MACHINE_TOOLS = {"ssh": "openssh-client", "mkfs.ext4": "e2fsprogs", "depmod": "k
 
 
 def available_mib(meminfo: str) -> int:
-    """Return MemAvailable of a /proc/meminfo text in MiB."""
+    """Return MemAvailable of a /proc/meminfo text in MiB; 0 without it."""
     for line in meminfo.splitlines():
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
@@ -37,7 +37,7 @@ def available_mib(meminfo: str) -> int:
 
 
 def needed_mib(topology: Topology) -> int:
-    """Return how much memory a topology takes once it is up, in MiB."""
+    """Return about how much memory a topology takes once it is up, in MiB."""
     machines = sum(node.memory_mib for node in topology.machines)
     return CONTROL_PLANE_MIB + NATIVE_MIB * len(topology.natives) + int(machines * NODE_SHARE)
 

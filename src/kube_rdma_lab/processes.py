@@ -1,4 +1,4 @@
-"""Starting and watching the lab's programs: one way for all of them.
+"""Starts and watches the lab's programs, all in one way.
 
 Each program runs under the supervisor as an async context manager, writes to a log of its own
 and is ended when its scope closes. Should the supervisor itself be killed, the kernel ends them:
@@ -123,8 +123,8 @@ class Program:
     ) -> None:
         """Wait for `condition`; raise Unavailable if the program ends before it holds.
 
-        Also raise it if its log stands still for longer than `patience` allows. Without a patience
-        the condition has to end by itself.
+        Also raise it if its log stands still for longer than `patience` allows. Without `patience`
+        it waits until the condition holds or raises.
         """
         waiting = asyncio.ensure_future(self._poll(condition, patience))
         ending = asyncio.ensure_future(self.ended())

@@ -23,14 +23,14 @@ class Phase(StrEnum):
     STARTED = "started"
     DONE = "done"
     CACHED = "cached"
-    AGAIN = "again"  # it goes on, from its beginning
+    AGAIN = "again"  # it begins anew
     READY = "ready"  # of the whole lab: the supervisor needs no follower from here on
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change of one step's phase; `note` says why it FAILED or begins AGAIN, or which version."""
+    """A change of one step's phase; `note` says why it FAILED or begins AGAIN, or its version."""
 
     step: str
     phase: Phase
@@ -65,8 +65,8 @@ class PipeReport:
 def follow(source: IO[str], report: Report) -> None:
     """Report a supervisor's events until the lab is ready.
 
-    Raise a failed start's error as Broken, or else as Unavailable. Raise Unavailable when the pipe
-    closes before: the supervisor was killed.
+    If the start failed, raise its error: Broken as Broken, any other as Unavailable. Raise
+    Unavailable when the pipe closes earlier: the supervisor has ended.
     """
     for line in source:
         event = Event(**json.loads(line))

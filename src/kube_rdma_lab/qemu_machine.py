@@ -56,7 +56,7 @@ class PciDevice:
 
 
 def functions(node: NodeSpec) -> list[PciDevice]:
-    """Return a node's cards, then its ghost GPUs, as QEMU devices."""
+    """Return a node's cards, then its ghosts (stand-ins for GPUs), as QEMU devices."""
     cards = []
     for position, nic in enumerate(node.nics, start=1):
         options = f"{NIC_DEVICES[nic.kind]},netdev=net{position},mac={node.mac(position)},romfile="
@@ -70,8 +70,7 @@ def pci_tree(node: NodeSpec) -> list[str]:
     """Return options for a PCIe root per socket, the switches below, and every function.
 
     A switch is a port of the root with an upstream port in it; `chassis` tells ports apart. Only
-    ghosts sit below switches. The firmware pads the 64-bit windows of cards, which beside a ghost's
-    32-bit window would fill the space below 4 GiB.
+    GPU ghosts sit below switches.
     """
     placed = functions(node)
     argv: list[str] = []
@@ -92,7 +91,7 @@ def pci_tree(node: NodeSpec) -> list[str]:
 def interfaces(node: NodeSpec) -> list[str]:
     """Return options for the cluster's NIC and for all devices below the sockets.
 
-    Every device names its bus: with a pxb present QEMU would otherwise place it there.
+    Every device names its bus: with a pxb present QEMU might otherwise place it there.
     """
     cluster = f"virtio-net-pci,netdev=net0,mac={node.mac(0)},bus=pcie.0,romfile="
     return ["-netdev", _tap(node, 0), "-device", cluster, *pci_tree(node)]

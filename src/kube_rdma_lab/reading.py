@@ -1,4 +1,4 @@
-"""Reads objects as `kubectl get -o json` does, for words that name one kind: without starting it.
+"""Reads objects as `kubectl get -o json` does, without starting it, for words that name one kind.
 
 Tests ask every third of a second while they wait, and kubectl takes 0.06 s of a processor to start;
 a request takes 0.004. Other words, and objects that are not there, are left to kubectl, which also

@@ -1,4 +1,4 @@
-"""The lab's API server at an address of the host: bytes in, bytes out, nothing is looked at.
+"""The lab's API server at an address of the host, by a relay of unchanged bytes.
 
 The API server listens in the lab's own network namespace. `lab up` opens a socket on 127.0.0.1
 before it starts the supervisor, which inherits it and relays each connection. So kubectl, k9s and

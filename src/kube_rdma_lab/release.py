@@ -1,8 +1,7 @@
 """The releases of Kubernetes and containerd that a lab can run, and all that differs between them.
 
 A topology names a release; build/go.py compiles its modules, node_files.py and native/node.py ask
-here how its kubelet and its runtime are configured. `older` is a cluster two years old, whose
-containerd has CDI off; 1.34 and 1.37 have other feature gates of claims than the newest.
+here how its kubelet and its runtime are configured.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class Release(StrEnum):
     NEWEST = "newest"
     OLDER = "older"  # Kubernetes 1.30 and containerd 1.7, for what fleets still run
     FIRST_CLAIMS = "1.34"  # the first with claims on, and with most of their newer gates off
-    NEXT = "1.37"  # newer than the newest that all other labs run
+    NEXT = "1.37"  # newer than NEWEST, which most labs run
 
     @property
     def differences(self) -> Differences:
@@ -36,10 +35,10 @@ class Release(StrEnum):
 class Differences:
     """The parts of a lab that depend on its release.
 
-    `modules` are the folders of modules/ that stand in for those called as the component.
-    `runtime` is containerd's configuration, which ends with the table that native nodes add to;
-    `runc` begins the table of the OCI runtime, `config_version` is that of such a file.
-    `not_in_kubelet` are fields of a KubeletConfiguration that this kubelet does not know.
+    `modules` are the folders of modules/ that replace those named after a component. `runtime` is
+    containerd's configuration, which ends with the table that native nodes add to. `runc` begins
+    the table of the OCI runtime, `config_version` is the version of this file. `not_in_kubelet` are
+    fields of a KubeletConfiguration that this kubelet does not know.
     """
 
     runtime: Path

@@ -1,6 +1,6 @@
 """Reads from a cluster's objects what changes in it, and why a wait can never end well.
 
-Pure. The facts go to a Patience; a reason to give up ends a wait at once (waiting.py).
+The facts go to a Patience; a reason to give up ends a wait at once (waiting.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RESTARTS = 2  # a first crash may be a neighbour's that was not up yet
 # Exit codes that are no crash: 0, and SIGKILL or SIGTERM, which others send.
 ENDED_BY_OTHERS = frozenset((0, 128 + 9, 128 + 15))
 READY = "--for=condition=Ready"  # a `kubectl wait` with this word ends when its pod has failed
-REFUSED = "Refused"  # how the reasons of kube-rdma's events end that need a change by a person
+REFUSED = "Refused"  # the end of an Event's reason after which a person has to act
 
 
 def facts(documents: Mapping[str, Sequence[Object]]) -> Iterator[Hashable]:
@@ -137,7 +137,7 @@ def _dead_end(container: Object) -> str | None:
 
 
 def _when(event: Object) -> str:
-    """Return the time of an Event's last occurrence, which the Event APIs have in other fields."""
+    """Return the time of an Event's last occurrence, for which the Event APIs have two fields."""
     return event.get("lastTimestamp") or event.get("eventTime") or ""
 
 

@@ -1,7 +1,7 @@
 """Keeps the state of each lab on disk: one folder per name, one lock, one small file.
 
 The lock is held by the process that boots or runs the lab, and is gone with it, however it ends. So
-a folder without a held lock is a leftover, and nothing has to be guessed from process ids.
+a folder without a held lock is a leftover.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The content of state.json. `pid` is the process to signal, by its number on the host."""
+    """The content of state.json. `pid` is the host's PID of the process to signal."""
 
     name: str
     topology: str
@@ -146,8 +146,8 @@ def _unless_gone(_: object, __: str, error: tuple[type, BaseException, object]) 
 def end(folder: Path) -> None:
     """Stop the process that owns a lab and wait until its lock is free.
 
-    It gets SIGTERM, and SIGKILL after STOP_SECONDS; either way the kernel ends everything below
-    it. Raise Broken if the state cannot be read, or the lock is held even after that.
+    It gets SIGTERM, and SIGKILL after STOP_SECONDS. Raise Broken if the state cannot be read, or
+    the lock is held even after that.
     """
     state = read(folder)
     if state is None:

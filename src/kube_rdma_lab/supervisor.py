@@ -119,7 +119,7 @@ class Supervisor:
         return (await stack.enter_async_context(running(lldp.PROGRAM, argv, log)),)
 
     async def _start_natives(self, stack: contextlib.AsyncExitStack) -> dict[NodeSpec, Program]:
-        """Start the native nodes before the control plane, for which their kubelets wait."""
+        """Start native nodes, whose kubelets wait for the control plane; return their programs."""
         nodes = self._topology.natives
         for node in nodes:
             node_files.write(self._files(node), node, self._topology)
@@ -134,7 +134,7 @@ class Supervisor:
     async def _start_machines(
         self, stack: contextlib.AsyncExitStack, boot: Boot
     ) -> dict[NodeSpec, Program]:
-        """Write the files of all machines and boot these; return their programs."""
+        """Write the files of all machines and boot them; return their programs."""
         key = write_ssh_key(self._home / "ssh.key")
         programs: dict[NodeSpec, Program] = {}
         for node in self._topology.machines:

@@ -1,9 +1,9 @@
 """Ends and starts the programs of a running lab's control plane, its LLDP, and its machines.
 
 The supervisor listens (`listening`), for it alone is in the lab's namespaces; other programs ask it
-over a socket in the lab's folder (`turn`). A program that was ended so is no loss. backups.py stops
-etcd and its readers so. `kill` is for chaos tests, and so is the `end` of a machine, which to its
-kernel is a power cut.
+over a socket in the lab's folder (`turn`). The supervisor does not take the end of such
+a program for a failure. backups.py stops etcd and its readers so. `kill` is for chaos tests, and so
+is the `end` of a machine, which to its kernel is a power cut.
 """
 
 from __future__ import annotations

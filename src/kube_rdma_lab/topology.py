@@ -24,7 +24,7 @@ SERVICE_CIDR = "10.96.0.0/16"
 RDMA_MTU = 9000
 MAX_NODES = 32  # of all kinds; a node's index is part of its addresses
 MAX_MACHINES = 4
-MAX_VFS = 7  # what QEMU's igb has
+MAX_VFS = 7  # of an igb
 LLDP_SECONDS = 30  # IEEE 802.1AB-2016, msgTxInterval
 
 
@@ -33,7 +33,7 @@ class NodeKind(StrEnum):
 
     MACHINE = "machine"  # QEMU, with a kernel and cards of its own (qemu_machine.py)
     USER_MODE = "user-mode"  # a kernel as a program, with cards in software (user_mode_machine.py)
-    NATIVE = "native"  # namespaces on this machine's kernel; its cards are a tree's
+    NATIVE = "native"  # namespaces on this machine's kernel; its cards are those of a sysfs tree
 
 
 class NicKind(StrEnum):
@@ -47,7 +47,7 @@ class RdmaNetns(StrEnum):
     """The relation of RDMA devices to network namespaces (`rdma system`)."""
 
     SHARED = "shared"  # every namespace sees every RDMA device; Soft-RoCE works in pods
-    EXCLUSIVE = "exclusive"  # a device belongs to one namespace; chosen at boot, for good
+    EXCLUSIVE = "exclusive"  # a device belongs to one namespace; chosen at boot
 
 
 class TopologyManager(StrEnum):
@@ -61,7 +61,7 @@ class TopologyManager(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RdmaNic:
-    """One card of a node: an Ethernet interface on a rail, Soft-RoCE made on it at boot if wanted.
+    """One card of a node: an Ethernet interface on a rail, with Soft-RoCE at boot if `soft_roce`.
 
     Cards of equal `rail` reach each other: they share a bridge of the lab, or are on leaves that it
     connects. `numa_node` is the socket whose PCIe root the card hangs from.
@@ -100,11 +100,11 @@ class GpuGhost:
 class NodeSpec:
     """One node; `index` counts from 1 and fixes its addresses.
 
-    All fields from `nics` to `rdma_at_boot` are a machine's. Without the last it boots with no RDMA
-    module, and its lab has images of drivers that load them (build/drivers.py). `tree` is a native
-    node's: its cards, as native/trees.py finds them by name or by folder; empty for none. `leaves`
-    are the leaf switches of the cards of both, in their order. A card without one is on its rail's
-    bridge, which sends no LLDP.
+    All fields from `nics` to `rdma_at_boot` are a machine's. Without `rdma_at_boot` a machine boots
+    with no RDMA module, and its lab has driver images that load them (build/drivers.py). `tree` is
+    a native node's: its cards, as native/trees.py finds them by name or by folder; empty for none.
+    `leaves` are the leaf switches of any node's cards, in their order. A card without one is on its
+    rail's bridge, which sends no LLDP.
     """
 
     index: int
@@ -138,15 +138,15 @@ class NodeSpec:
 
     @property
     def pod_cidr(self) -> str:
-        """Return the addresses of this node's pods, which are routed and never masqueraded."""
+        """Return the addresses of this node's pods, which other nodes have routes to."""
         return f"10.244.{self.index}.0/24"
 
     def leaf(self, position: int) -> str:
-        """Return the leaf of the card at `position`, counted as in `mac`; "" for one without."""
+        """Return the leaf switch of the card at `position`, counted as in `mac`; "" without one."""
         return self.leaves[position - 1] if position <= len(self.leaves) else ""
 
     def rdma_ip(self, nic: RdmaNic) -> str:
-        """Return the address of the host on one card's rail."""
+        """Return the address of the node on one card's rail."""
         return f"192.168.{50 + nic.rail}.{10 + self.index}"
 
     def mac(self, position: int) -> str:
@@ -211,7 +211,7 @@ class Topology:
         return self.name if is_built_in else json.dumps(asdict(self))
 
     def with_nodes(self, count: int) -> Topology:
-        """Return this topology with `count` nodes, its own in turns; raise Refused for too many.
+        """Return this topology with nodes repeated to `count`; raise Refused for too many or none.
 
         A topology of the lab's own is then called NAME:COUNT, which `find` understands.
         """

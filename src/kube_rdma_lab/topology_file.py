@@ -72,7 +72,7 @@ class NicEntry(_Entry):
 
 
 class GpuEntry(_Entry):
-    """Several stand-ins for GPUs at one place, in a topology file."""
+    """Stand-ins for GPUs at one place, in a topology file."""
 
     numa_node: int = Field(0, ge=0, le=1)
     switch: int = Field(0, ge=0, le=4)
@@ -80,7 +80,7 @@ class GpuEntry(_Entry):
 
 
 class NodeEntry(_Entry):
-    """A node: a machine, also as a user-mode kernel, or a native one, with a tree for hardware."""
+    """A node in a topology file: QEMU's, a user-mode kernel, or a native node."""
 
     native: bool = False
     user_mode: bool = False
@@ -170,8 +170,8 @@ def load(path: Path) -> Topology:
 def parse(data: bytes, source: str) -> Topology:
     """Parse a topology file's text; `source` is its path, for messages and the topology's name.
 
-    Raise Refused with all faults of single fields. Without any, raise it with all contradictions
-    between fields or nodes.
+    Raise Refused with all faults of single fields. If there are none, raise it with all
+    contradictions between fields or nodes.
     """
     text = reader.read(data, source)
     if not isinstance(text.value, dict):
@@ -274,7 +274,7 @@ def _kind(entry: NodeEntry) -> NodeKind:
 
 
 def _of_kind(node: NodeEntry, place: document.Path, text: Document) -> Iterator[Refused]:
-    """Yield a fault for each field of the other kind, for too many leaves and an unknown tree."""
+    """Yield faults: fields that this kind of node lacks, too many leaves, an unknown tree."""
     if not node.native:
         if node.tree:
             remedy = "Write native: true, or give it nics instead"
@@ -299,7 +299,7 @@ def _of_kind(node: NodeEntry, place: document.Path, text: Document) -> Iterator[
 
 
 def _tree(node: NodeEntry, folder: Path) -> str:
-    """Return the tree's name, or its path, which may be relative to the file's `folder`."""
+    """Return the tree's name, or its path, which may be written relative to `folder`."""
     return str(folder / node.tree) if "/" in node.tree else node.tree
 
 

@@ -1,7 +1,7 @@
-"""Waiting for something in a running lab, for as long as anything moves there.
+"""Waits for something in a running lab, for as long as anything moves there.
 
-No wait has a deadline of its own. It ends when its condition holds, can never hold (signs.py), or
-when nothing new was seen for longer than this machine needs (patience.py).
+No wait has a deadline of its own. It ends when its condition holds, when it is hopeless (signs.py),
+or when nothing new was seen for longer than this machine needs (patience.py).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Vigil:
 
 
 def _environment(argv: Sequence[str]) -> dict[str, str] | None:
-    """Return an environment in which kubectl rarely collects garbage; None for other programs."""
+    """Return variables that make Go collect garbage rarely in kubectl; None for other programs."""
     if Path(argv[0]).name != "kubectl":
         return None
     return {**os.environ, "GOGC": "off", "GOMEMLIMIT": "256MiB"}
@@ -85,9 +85,9 @@ def _environment(argv: Sequence[str]) -> dict[str, str] | None:
 def run(lab: Lab, argv: Sequence[str], *, stdin: str = "", concerns: Collection[str] = ()) -> str:
     """Run a command line to its end and return its output.
 
-    Raise Unavailable when it fails, when the lab stands still for too long, or when its `concerns`
-    are hopeless (signs.py). The input is a file, for communicate loses the rest of its input when
-    called again after a timeout.
+    Raise Unavailable when it fails, when nothing changes in the lab for too long, or when its
+    `concerns` are hopeless (signs.py). The input is a file, for communicate may lose the rest of
+    its input when called again after a timeout.
     """
     shown = shlex.join(argv)
     vigil = Vigil(lab, f"`{shown}`", concerns)
@@ -117,7 +117,7 @@ def until(lab: Lab, purpose: str, condition: Callable[[], Result]) -> Result:
     """Call the condition repeatedly until it returns something true, and return that.
 
     `purpose` names in an error what was waited for: "the event NetworksAttachedLate". A condition
-    that raises Unavailable does not hold yet. Raise Unavailable when nothing moves any more.
+    that raises Unavailable does not hold yet. Raise Unavailable when nothing changes for too long.
     """
     vigil = Vigil(lab, purpose)
     while True:

@@ -1,4 +1,4 @@
-"""Starts a machine anew whose console stays silent: two of them once said nothing for minutes.
+"""Starts a machine anew whose console stays silent.
 
 It acts between the start of a machine (supervisor.py, bare/run.py) and its first boot stage. A
 machine that ends or says `lab: failed` is not restarted: that is reported at once.

@@ -1,8 +1,8 @@
 """Opens the rails of a user-mode kernel and becomes it: `python -m kube_rdma_lab.wires KERNEL ...`.
 
 It is how user_mode_machine.py starts a node. A kernel that opens an interface by itself gets a
-buffer of 26 frames, and other nodes send faster than a starved processor takes them. Here each
-socket has room for all that Soft-RoCE may have on its way, so that nothing is lost.
+small buffer, and other nodes send faster than a starved processor takes them. Here each socket has
+room for all that Soft-RoCE may have on its way.
 """
 
 from __future__ import annotations

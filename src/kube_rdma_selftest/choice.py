@@ -1,9 +1,9 @@
 """Chooses the plans that the self-test tries on each card, and compares the node with before.
 
-The plans are the agent's own: attach/rules/procedure makes them, for a network that has what a
-pod's network can have: addresses of both families, routes, an MTU and, on a virtual function,
-settings. A plan that the agent would refuse is refused here too, and the reason is shown. Nothing
-that the node itself is reached through is touched, whoever names it.
+The plans are the agent's own: attach/rules/procedure makes them. Their network has what a pod's
+network can have: addresses of both families, routes, an MTU and, on a virtual function, settings. A
+plan that the agent would refuse is refused here too, and the reason is shown. Nothing that the node
+itself is reached through is touched, even if a user names it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _GID = 47  # characters of the sixteen octets behind the queue pair (RFC 4391, 9
 def trials(scene: SelftestScene, asked: SelftestRequest) -> tuple[Trial | UntriedCard, ...]:
     """Return the trials to run, card by card, and the cards left out, with their reasons.
 
-    Raise Refused if the node has no RDMA card, or no card of a name in the request.
+    Raise Refused without an RDMA card or virtual function, or for a name that no card has.
     """
     return tuple(one for card in _chosen(scene, asked) for one in _of_card(scene, asked, card))
 
@@ -73,8 +73,7 @@ def trials(scene: SelftestScene, asked: SelftestRequest) -> tuple[Trial | Untrie
 def differences(trial: Trial, before: SelftestScene, after: SelftestScene) -> tuple[str, ...]:
     """Return, as sentences without a full stop, how the node differs after a trial.
 
-    Devices and interfaces are found by their PCI function. The kernel may have made an interface
-    again under another index, as it does with InfiniBand.
+    Interfaces are found by the card's PCI function, where it has one.
     """
     was, now = (dict(_facts(trial, scene)) for scene in (before, after))
     changed = [
@@ -152,7 +151,7 @@ def _of_card(
 
 
 def _fitting(card: Card, link: HostLink, *, named: bool) -> tuple[TrialKind, ...]:
-    """Return the kinds of trial to run on a card by default; TAKE of a physical one if `named`."""
+    """Return a card's default kinds of trial; a physical card has TAKE only if `named`."""
     if _is_virtual(card):
         return (TrialKind.TAKE, TrialKind.FUNCTION) if link.virtual else (TrialKind.TAKE,)
     wide = link.link_type == _INFINIBAND
@@ -195,7 +194,7 @@ def _in_use(scene: SelftestScene, card: Card, link: HostLink, *, named: bool) ->
 
 
 def _plan(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> Plan:
-    """Return the agent's plan for a pod with this network; raise Refused as the agent does."""
+    """Return the agent's plan for a trial of a card; raise Refused as the agent does."""
     network = _network(scene, card, link, kind)
     guid = mac = None
     if kind is TrialKind.FUNCTION:
@@ -240,7 +239,7 @@ def _network(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) 
 
 
 def _function(scene: SelftestScene, link: HostLink, *, wide: bool) -> FunctionSettings:
-    """Return function settings for a trial that nearly every driver accepts."""
+    """Return the settings that a trial gives a virtual function."""
     if wide:
         return FunctionSettings(link_state=LinkState.ENABLE)
     current = dict(scene.functions).get(link.virtual) if link.virtual else None
@@ -249,9 +248,10 @@ def _function(scene: SelftestScene, link: HostLink, *, wide: bool) -> FunctionSe
 
 
 def _own(scene: SelftestScene, link: HostLink) -> str:
-    """Return eight octets that no other card has: a GUID, and a MAC with the first six.
+    """Return eight octets for a card: all are its GUID, the first six its MAC.
 
-    They are locally administered, and derived from the physical function's GUID where it has one.
+    Behind a first 02 (locally administered) they are a hash of the physical function's GUID, else
+    of a MAC, and the function's number.
     """
     above = link.virtual.pci if link.virtual else None
     parent_guids = [guid for _, pci, guid in scene.network.guids if pci and pci == above]
@@ -296,7 +296,7 @@ def _settings(scene: SelftestScene, place: FunctionPlace, mac: str) -> Iterator[
     now = settings_by_pci.get(place.pci)
     if now is None:
         return
-    # A driver may tell the function's own MAC where no other is set (igb, ixgbe).
+    # A driver may report the function's own MAC where no other is set (igb, ixgbe).
     now = replace(now, mac=None if now.mac in (_NO_MAC, mac) else now.mac)
     for name in now.__struct_fields__:
         what = f"the {name.replace('_', ' ')} of virtual function {place.number}"

@@ -37,7 +37,7 @@ def selftest(cards: Sequence[str], kinds: Sequence[str], *, yes: bool) -> None:
     """Show the trials, or run them if `yes`; exit as `kube-rdma verify` documents it.
 
     `cards` are RDMA devices, interfaces or PCI addresses, `kinds` names of TrialKind. Empty ones
-    mean all that fit. Raise Refused for `yes` without root, or without anything to try.
+    mean all that fit. Raise Refused for `yes` without root, an unknown card, or nothing to try.
     """
     asked = SelftestRequest(
         tuple(dict.fromkeys(cards)), tuple(TrialKind(kind) for kind in dict.fromkeys(kinds))
@@ -65,7 +65,7 @@ def verified(
 ) -> bool:
     """Show the trials, or run them if `yes`; return whether all that were run passed.
 
-    Raise Refused if there is nothing to try.
+    Raise Refused for an unknown card, or if there is nothing to try.
     """
     scene = dependencies.look()
     tried = trials(scene, asked)

@@ -1,11 +1,11 @@
-"""The hardware self-test: runs the agent's plans on real cards, and always takes them back.
+"""The hardware self-test: runs the agent's plans on real cards, and takes them back.
 
 kube_rdma_selftest/choice says what to try. Here it is run as the agent runs it, in a new network
 namespace in place of a pod's. Each plan is run twice and undone. Then it is run in a namespace that
 ends: the kernel gives back what it can, and the same undo does the rest. After each of the two
 rounds the node is compared with what it was.
 
-A signal never ends a Step or its undo in the middle: it takes effect between Steps.
+SIGINT, SIGTERM and SIGHUP take effect between Steps.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ def run_trials(
 ) -> tuple[TrialResult | UntriedCard, ...]:
     """Run one trial after the other; `tell` gets each outcome.
 
-    Raise Refused as `trials` does. Every plan is made again right before it is run: the one before
-    may have changed indexes. A card that was not fully restored is not touched again.
+    Raise Refused as `trials` does. Every plan is made again right before it is run: the trial
+    before may have changed interface indexes. A card that was not fully restored is not touched
+    again.
     """
     outcomes: list[TrialResult | UntriedCard] = []
     spoilt: set[CardId] = set()
@@ -116,12 +117,12 @@ def new_namespace() -> Iterator[Namespace]:
 
 
 class SelftestDependencies(Frozen):
-    """The functions by which the self-test reads and changes the node; all of them block."""
+    """The functions by which the self-test reads and changes the node, and how long it waits."""
 
     look: Callable[[], SelftestScene] = take_scene
     namespace: Callable[[], AbstractContextManager[Namespace]] = new_namespace
     open_pod: Callable[[Namespace | None], AbstractContextManager[PodNetwork]] = open_pod
-    stopped: Callable[[], bool] = lambda: False  # somebody wants it to end
+    stopped: Callable[[], bool] = lambda: False  # somebody wants the self-test to end
     wait: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     patience: float = PATIENCE  # seconds that the kernel may take to give something back
@@ -129,7 +130,7 @@ class SelftestDependencies(Frozen):
 
 @contextmanager
 def listening() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether a signal to stop has come; it ends nothing itself."""
+    """Yield a function that returns whether a signal to stop has come; none ends the process."""
     heard: list[int] = []
     before = {
         signum: signal.signal(signum, lambda number, _: heard.append(number)) for signum in _SIGNALS
@@ -142,7 +143,7 @@ def listening() -> Iterator[Callable[[], bool]]:
 
 
 def _again(trial: Trial, scene: SelftestScene, asked: SelftestRequest) -> Trial | UntriedCard:
-    """Make the trial anew from the node's present state, by the card's identity."""
+    """Return the trial made anew from the node's present state, or why the card is untried."""
     named = (trial.card.id,) if asked.cards else ()
     try:
         (now,) = (
@@ -156,7 +157,7 @@ def _again(trial: Trial, scene: SelftestScene, asked: SelftestRequest) -> Trial 
 
 
 class _EndError(Exception):
-    """The error that ends a trial early, after its reason was recorded as a Trouble."""
+    """The error that ends a round of a trial early, after its reason was recorded."""
 
 
 class _TrialRun:
@@ -172,7 +173,7 @@ class _TrialRun:
         self._stopped = False
 
     def result(self) -> TrialResult:
-        """Run both rounds and return the result; the second round needs a first without trouble."""
+        """Return the result of both rounds; the second is left out after a trouble or a stop."""
         self._taken_back()
         if not self._troubles and not self._stopped:
             self._ended()
@@ -213,7 +214,7 @@ class _TrialRun:
 
     @contextmanager
     def _opened(self, namespace: Namespace) -> Iterator[PodNetwork]:
-        """Open the namespace for the block; record any error in it as a Trouble."""
+        """Open the namespace for the block; record an error as a Trouble, then raise _EndError."""
         try:
             with self._dependencies.open_pod(namespace) as pod:
                 yield pod

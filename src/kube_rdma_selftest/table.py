@@ -1,4 +1,4 @@
-"""The hardware self-test for people: what would be done, a table of what was, a sentence a failure.
+"""The hardware self-test for people: the plans, a table of results, and failures as sentences.
 
 `command` prints it. Rows are made one by one, because a person waits for them.
 """
@@ -57,7 +57,7 @@ Attempt = Trial | UntriedCard
 
 
 def dry_run(tried: Sequence[Attempt]) -> Page:
-    """Return the page of all plans with their steps, cards left out, and a warning of moves."""
+    """Return the page of plans with their steps, cards left out, and a warning if links move."""
     cards = [list(of_card) for _, of_card in groupby(tried, key=lambda attempt: attempt.card.id)]
     blocks: list[Block] = [
         (Line(_title(group[0])), *chain.from_iterable(map(_shown, group))) for group in cards
@@ -101,7 +101,7 @@ class Table:
 
 
 def summary(outcomes: Sequence[TrialResult | UntriedCard]) -> Page:
-    """Return sentences for failures and untried cards, then the count of passed plans."""
+    """Return sentences for failures and untried cards, the count of passed plans, and advice."""
     results = [outcome for outcome in outcomes if isinstance(outcome, TrialResult)]
     sentences: list[Part] = []
     for outcome in outcomes:

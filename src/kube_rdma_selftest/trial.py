@@ -20,7 +20,8 @@ class TrialKind(StrEnum):
     """A way to test a card.
 
     MACVLAN, IPVLAN and IPOIB put a virtual link on it, which leaves the card itself alone. TAKE
-    moves its own link. FUNCTION moves a virtual function's link, set up by its physical one.
+    moves its own link. FUNCTION sets up a virtual function through its physical one, and moves its
+    link.
     """
 
     MACVLAN = "macvlan"
@@ -31,7 +32,7 @@ class TrialKind(StrEnum):
 
     @property
     def moves(self) -> bool:
-        """Decide whether a trial of this kind interrupts those who use the card."""
+        """Decide whether a trial of this kind interrupts programs that use the card."""
         return self in (TrialKind.TAKE, TrialKind.FUNCTION)
 
 
@@ -50,7 +51,7 @@ class SelftestScene(Frozen):
     functions: tuple[tuple[FunctionPlace, FunctionSettings], ...] = ()  # virtual ones
     routed: tuple[str, ...] = ()  # interfaces with a default route
     above: tuple[tuple[str, tuple[str, ...]], ...] = ()  # what stands on an interface: bond, …
-    rdma: tuple[str, ...] = ()  # the names of all RDMA devices, also of pods
+    rdma: tuple[str, ...] = ()  # the names of the RDMA devices that the node sees
     altnames: tuple[tuple[str, tuple[str, ...]], ...] = ()  # further names of an interface
 
 
@@ -89,11 +90,11 @@ class TrialStage(StrEnum):
 
 
 class Trouble(Frozen):
-    """A fault that a trial met: its stage, a message, and the step that failed."""
+    """A fault that a trial met: its stage, a message, and the step or undo that failed."""
 
     stage: TrialStage
     message: str
-    act: Step | Undo | None = None  # failed with the message; None: a look showed it
+    act: Step | Undo | None = None  # failed with the message, if any
     left: bool = False  # the node is not as it was before
 
 

@@ -1,7 +1,7 @@
-"""A fake disk that forgets what was not synced, and a wrapper that makes any disk fail at a step.
+"""A fake disk that forgets unsynced files, and a wrapper that makes any disk fail at a step.
 
 With FakeDisk a Journal lives in memory. Its crash is as unkind as a real one may be: a name that
-was not synced may be there or not, content that was not synced is torn.
+was not synced may be there or not, a file that was never synced is torn.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ class Killed(BaseException):
 @dataclass(eq=False)
 class _File:
     content: bytes = b""
-    synced: bytes | None = None  # None: a crash leaves whatever
+    synced: bytes | None = None  # None: a crash tears the content
 
 
 @dataclass
 class FakeDisk:
-    """A fake folder in memory, which can hold `capacity` bytes in all its files."""
+    """A fake folder in memory, which can hold `capacity` bytes in all its files.
+
+    While it is `read_only`, creating, renaming and removing a file raise OSError (EROFS).
+    """
 
     capacity: int | None = None
     read_only: bool = False
@@ -77,7 +80,7 @@ class FakeDisk:
         del self._open[handle]
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file, in place of the one that has the new name."""
+        """Rename a file, in place of one with the new name; raise as `read` does."""
         self._writable()
         rest = {name: file for name, file in self._names.items() if name != old}
         self._change({**rest, new: self._entry(old)})
@@ -96,7 +99,7 @@ class FakeDisk:
         """Do nothing, because the folder in memory has no lock."""
 
     def crash(self, lost: int = 0) -> None:
-        """Cut the power: undo the last `lost` changes of names, and halve unsynced files."""
+        """Cut the power: undo up to `lost` unsynced changes of names, halve files never synced."""
         kept = self._history[: max(1, len(self._history) - lost)][-1]
         for file in kept.values():
             if file.synced is None:
@@ -141,11 +144,11 @@ class Failing:
         return self.disk.path
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all files, sorted; this is no step, so it never fails."""
+        """Return the names of all files, sorted; this is no step, so `error` is never raised."""
         return self.disk.names()
 
     def read(self, name: str) -> bytes:
-        """Return the content of a file; this is no step, so it never fails."""
+        """Return the content of a file; this is no step, so `error` is never raised."""
         return self.disk.read(name)
 
     def create(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Addresses in memory: one node that holds all addresses of its pools, so it asks no other.
+"""Gives addresses in memory: as a node that holds blocks of its pools, so it asks no other node.
 
 The same rules grant and refuse as on a node; only claims, the journal and cool-downs are missing.
 """
@@ -53,7 +53,7 @@ class FakeAddresses:
         self._state = extend_right(state, 0.0, float("inf"))
 
     async def add(self, request: AddressRequest) -> GrantedAddresses:
-        """Grant addresses and keep their record; raise Refused if a pool is full or not allowed."""
+        """Grant addresses and keep their record; raise Refused for a full or forbidden pool."""
         self._refuse_failing()
         refuse_namespace(request, self._pools)
         state, answer = grant(self._state, request, self._catalog, self.now())
@@ -64,7 +64,7 @@ class FakeAddresses:
         return answer
 
     async def delete(self, container: ContainerId, interface: InterfaceName | None = None) -> None:
-        """Free the addresses of a container at once."""
+        """Free the addresses of a container, or of its `interface`, at once."""
         self._refuse_failing()
         record = release(self._state, container, interface)
         if record is None:
@@ -82,7 +82,7 @@ class FakeAddresses:
         return self._time
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
-        """Free the addresses of containers that are gone."""
+        """Free the addresses of containers that are not in `living` and older than `since`."""
         for container in abandoned(self._state, living, since):
             await self.delete(container)
 

@@ -1,7 +1,7 @@
 """A small cluster in memory in whose pods perftest runs: kubelet, shell and figures of a test.
 
-It knows the commands that verify/pairs starts, and takes every other one for the probe of devices.
-A client whose server does not listen cannot connect, and no server serves twice.
+It knows the commands that verify/pairs starts, and takes any other command for the probe of
+devices. A client whose server does not listen cannot connect, and no server serves twice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Deadlines:
 
     @asynccontextmanager
     async def __call__(self, seconds: float) -> AsyncIterator[None]:
-        """Limit the time of the command in the `with`; it is over when `pass_all` is called."""
+        """Limit the time of the command in the `with`; `pass_all` lets that time pass."""
         entry = seconds, asyncio.timeout(None)
         self._running.append(entry)
         try:
@@ -69,11 +69,11 @@ _WORD = re.compile(r"ib_\w+ .*")
 class PerftestCluster:
     """A fake cluster with perftest in its pods.
 
-    A pair, "client server", measures its entry of `figures` or `figure`, in Gb/s; with None it
-    fails. `bad_cards`, by node and device, have a figure of their own. `rails` has the devices of
-    pods by node, and other nodes have one; pods and nodes `without_devices` have none. Nodes that
-    are `full` start no pod, nodes `without_image` pull no image, and nodes `over_quota` accept no
-    pod. `meanwhile` is called as each measurement begins.
+    The pods "client server" measure their entry of `figures`, else `figure`, in Gb/s; with None
+    they fail. `bad_cards`, by node and device, have a figure of their own. `rails` has the devices
+    of pods by node, and other nodes have one; pods and nodes `without_devices` have none. Nodes
+    that are `full` start no pod, nodes `without_image` pull no image, and nodes `over_quota` accept
+    no pod. `meanwhile` is called as each measurement begins.
     """
 
     server: FakeServer = field(default_factory=FakeServer)

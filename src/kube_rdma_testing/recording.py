@@ -1,4 +1,4 @@
-"""The log as a fake, beside lib/logs.py: lines are kept, and can be waited for."""
+"""A fake log in place of lib/logs.py: it keeps lines, and a test can wait for one."""
 
 from __future__ import annotations
 

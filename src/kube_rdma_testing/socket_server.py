@@ -22,7 +22,7 @@ class SocketServer(Server):
     async def end(self) -> None:
         """Stop accepting connections, then end those that are open.
 
-        A connection that asyncio has accepted becomes known one turn of the loop later. If the
+        A connection that asyncio has accepted reaches the server one turn of the loop later. If the
         server is closed by then, its socket is left to the garbage collector, which warns.
         """
         asyncio.get_running_loop().remove_reader(self._listening)

@@ -2,9 +2,9 @@
 
 Benchmarks run it: several nodes in one process, against a real API server. Each has a journal, a
 lease and watches of its own, as in the agent. It prints ``ready`` when all nodes may give addresses
-and waits for a line. Then every node adds its pods, one after the other. It prints one JSON
-document with all addresses, the time of each request, and the CPU time and memory of the process.
-It ends with the next line.
+and waits for a line on stdin. Then every node adds its pods, one after the other. It prints one
+JSON document with all addresses, the time of each request, and the CPU time and memory of the
+process. The next line ends it.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ async def _patiently(
 ) -> tuple[tuple[AddressAllocation, ...], int]:
     """Ask for addresses, and again after errors as a container runtime does.
 
-    Return the addresses with the number of errors. Raise Refused from error `_TRIES` on, and
-    Unavailable after `_PATIENCE`.
+    Return the addresses with the number of errors. Raise Refused at error number `_TRIES` or later,
+    and Unavailable after `_PATIENCE`.
     """
     refusals, end = 0, time.monotonic() + _PATIENCE
     while True:

@@ -58,7 +58,7 @@ class Advisory(Frozen, order=True):
 
 
 class AdvisoryAnswer(Frozen):
-    """The answer of OSV or an index: advisories, and packages it does not know (`unanswered`)."""
+    """The answer of OSV or an index: advisories, and packages it did not judge (`unanswered`)."""
 
     advisories: tuple[Advisory, ...]
     unanswered: tuple[LockedPackage, ...] = ()
@@ -80,7 +80,8 @@ def packages(path: Path) -> Iterator[LockedPackage]:
 def of_osv(listed: Sequence[LockedPackage], address: str = OSV) -> AdvisoryAnswer:
     """Return OSV's advisories of all packages.
 
-    Raise Unavailable if OSV does not answer, leaves a package out, or ends no list of advisories.
+    Raise Unavailable if OSV does not answer, leaves a package out, or never ends a list of
+    advisories.
     """
     address = f"{address}/v1/querybatch"
     advisories: list[Advisory] = []
@@ -110,7 +111,8 @@ def of_osv(listed: Sequence[LockedPackage], address: str = OSV) -> AdvisoryAnswe
 def of_index(listed: Sequence[LockedPackage], address: str) -> AdvisoryAnswer:
     """Return the advisories of each Python package by a package index's JSON API.
 
-    Other packages are unanswered. Raise Unavailable if the index does not answer.
+    Packages that are not Python's, or that the index does not know, are unanswered. Raise
+    Unavailable if the index does not answer.
     """
     advisories: list[Advisory] = []
     unanswered = [package for package in listed if package.ecosystem != PYTHON]
@@ -143,7 +145,7 @@ def _of_version(package: LockedPackage, address: str) -> Mapping[str, Any] | Non
 def _ask(address: str, body: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
     """Return the JSON object at an address; `body` is sent by POST. Return None for a GET's 404.
 
-    Raise Unavailable for every other answer or none, Refused for an address without HTTP.
+    Raise Unavailable for other errors or no JSON object, Refused for an address without HTTP.
     """
     data = None if body is None else json.dumps(body).encode()
     if not address.startswith(("https://", "http://")):
@@ -172,8 +174,8 @@ def _ask(address: str, body: Mapping[str, Any] | None = None) -> dict[str, Any] 
 def main(files: tuple[Path, ...], osv: str, index: str) -> None:
     """Look for advisories against the versions in FILES: locks and go.mod.
 
-    Exits with 0 without any and with 1 if there is one. Exits with 2 if a package could not be
-    judged, a file cannot be read, or OSV or the index does not answer.
+    Exits with 1 if there is one, else with 2 if a package could not be judged, else with 0. Exits
+    with 2 if a file cannot be read, or OSV or the index does not answer.
     """
     try:
         listed = sorted({package for path in files for package in packages(path)})

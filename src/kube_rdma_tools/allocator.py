@@ -29,7 +29,7 @@ class Allocator:
         self._shares = count()
 
     def results(self, world: str, node: str) -> list[Result]:
-        """Return the devices that a node gives to a claim; `world` is a line of JSON with both.
+        """Return the devices that a node gives to a claim; `world` is a line of JSON on both.
 
         Raise Unavailable if the allocator gives up. The program leaves out each random `shareID`;
         here they are numbered.

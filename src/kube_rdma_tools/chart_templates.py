@@ -1,4 +1,4 @@
-"""Blueprints as templates of a Helm chart: the holes become what Go's text/template fills.
+"""Prints blueprints (objects with holes for values) as templates of a Helm chart.
 
 `kube-rdma render` fills the same blueprints by install/rules/parts. Constants are written as people
 write them (kube_rdma_tools/yaml_constants). A value that is filled in goes through `toJson`, whose

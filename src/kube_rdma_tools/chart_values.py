@@ -56,7 +56,7 @@ def readme(values: Sequence[ChartValue]) -> str:
 
 
 def values_file(values: Sequence[ChartValue]) -> str:
-    """Return values.yaml with every value that is required or has a default, but no list's fields.
+    """Return values.yaml: each value that is required or has a default, but no fields of lists.
 
     A required value is null, and so is one that a preset or distribution decides.
     """

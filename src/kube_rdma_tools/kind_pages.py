@@ -32,7 +32,7 @@ def parameters_page(schema: Json) -> str:
     (kind,) = schema["properties"]["kind"]["enum"]
     (version,) = schema["properties"]["apiVersion"]["enum"]
     names = (
-        f"`{version}`. `kube-rdma config schema claim-parameters` prints the schema for editors."
+        f"{kind} are of `{version}`. `kube-rdma config schema claim-parameters` prints the schema."
     )
     head = [f"# {kind}", HEAD, schema["description"], names]
     return "\n\n".join([*head, "\n".join(_table(schema))]) + "\n"
@@ -41,14 +41,15 @@ def parameters_page(schema: Json) -> str:
 def _names(spec: Json, version: Json) -> str:
     """Return a paragraph on how to read a kind's objects with kubectl."""
     names = spec["names"]
-    place = "in a namespace" if spec["scope"] == "Namespaced" else "for the whole cluster"
+    scope = "namespaced" if spec["scope"] == "Namespaced" else "cluster-scoped"
     full = f"{names['plural']}.{spec['group']}"
     calls = [f"`kubectl get {name}`" for name in (*names.get("shortNames", ()), full)]
     calls += [f"`kubectl get {name}` (all kinds)" for name in names.get("categories", ())]
-    text = f"`{spec['group']}/{version['name']}`, {place}. Read it with {', '.join(calls)}."
+    text = f"{names['kind']} is a {scope} kind of `{spec['group']}/{version['name']}`. "
+    text += f"Read it with {', '.join(calls)}."
     columns = version["additionalPrinterColumns"]
     if wide := [column["name"] for column in columns if column.get("priority")]:
-        text += f" `-o wide` adds the columns {', '.join(wide)}."
+        text += f" `-o wide` also prints {', '.join(wide)}."
     # explain takes no group behind the plural before kubectl 1.29 (pkg/explain/explain.go).
     api = f"{spec['group']}/{version['name']}"
     explain = f"kubectl explain {names['plural']} --api-version={api} --recursive"

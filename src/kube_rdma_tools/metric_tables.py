@@ -21,13 +21,13 @@ _LABEL = re.compile(r"\{\{(?:or )?\$labels\.(\w+)(?: \$labels\.\w+)?\}\}")
 def table(families: Iterable[MetricFamily], before: Iterable[MetricFamily] = ()) -> str:
     """Return metric families as a Markdown table; common labels are named above it.
 
-    A family with the meaning and source of one in `before` is only named below it, and so is one of
-    `counters_ext`. The table names sources if all of them are files.
+    A family with the meaning and source of one in `before` is only named below the table, and so is
+    one of `counters_ext`. The table names sources if all of them are files.
     """
     rows = list(families)
     (usual, count), *_ = Counter(row.labels for row in rows).most_common(1)
     is_usual = bool(usual) and (count == len(rows) or count >= FEWEST)
-    whose = "Labels:" if count == len(rows) else "A series without labels in brackets has"
+    whose = "Labels:" if count == len(rows) else "Labels, unless brackets name others:"
     lines = [f"{whose} {_labels(usual)}."] if is_usual else []
     known = {(one.meaning, one.source): one.name for one in reversed(list(before))}
     same = [row for row in rows if (row.meaning, row.source) in known]
@@ -45,8 +45,8 @@ def table(families: Iterable[MetricFamily], before: Iterable[MetricFamily] = ())
         lines.append(markdown_row((name, meaning[:1].upper() + meaning[1:])))
     beside = [_beside(row, known[row.meaning, row.source]) for row in same]
     for title, some in (
-        ("As the series of the node with the same end, or from the same file", beside),
-        ("Before Linux 4.5, from `counters_ext`", [f"`{row.name}`" for row in old]),
+        ("Each means what the node's series with the same ending or file means", beside),
+        ("Kernels before 4.5 have these, from `counters_ext`", [f"`{row.name}`" for row in old]),
     ):
         if some:
             lines += ["", f"{title}: {', '.join(some)}."]
@@ -59,7 +59,7 @@ def _beside(row: MetricFamily, known: str) -> str:
 
 
 def filled(page: str, tables: Iterable[tuple[str, Sequence[MetricFamily]]]) -> str:
-    """Return the page with its tables written anew; raise ValueError for a table without a mark."""
+    """Return the page with its tables written anew; raise ValueError if a mark is missing."""
     before: list[MetricFamily] = []
     for name, families in tables:
         page = put(page, BEGIN.format(name), table(families, before))

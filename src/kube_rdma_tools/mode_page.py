@@ -39,7 +39,7 @@ def _tables() -> Iterator[str]:
     yield ""
     yield from _head(_CARDS)
     for mode, row in MODES.items():
-        takes = f"{row.takes}; it belongs to no second pool" if row.owns else row.takes
+        takes = f"{row.takes}; each belongs to one pool only" if row.owns else row.takes
         yield markdown_row((f"`{mode}`", takes, row.moves, row.isolation))
 
 

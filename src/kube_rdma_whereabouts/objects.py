@@ -19,7 +19,7 @@ class Allocation(msgspec.Struct, frozen=True):
 
 
 class WhereaboutsPoolSpec(msgspec.Struct, frozen=True):
-    """The range of a whereabouts pool, and its allocations by offset from the first address."""
+    """The range of a whereabouts pool, and its allocations by offset from that range's address."""
 
     range: str = ""
     allocations: dict[str, Allocation] = {}

@@ -1,13 +1,14 @@
-"""From whereabouts to kube-rdma: its pools are made again, and what its pods have stays theirs.
+"""Plans the migration from whereabouts: IPPools for its ranges, without the addresses in use.
 
-The attachments say which ranges there are; each compiles to the IPPool that the same configuration
-will mean to the agent (ipam/ip_conf). Addresses of pods that live are excluded from these
-pools, since no agent knows those pods: nobody gives such an address away. A later run frees the
-addresses of pods that have ended by then. A second run in the same state changes nothing.
+NetworkAttachmentDefinitions say which ranges there are; each compiles to the IPPool that the agent
+makes of it too (ipam/ip_conf). Addresses of pods that live are excluded from these pools, since no
+agent knows those pods. A later run frees the addresses of pods that have ended by then. A second
+run in the same state changes nothing.
 
-A pool of whereabouts is named by its range, and before that by its network, its node or both: with
-`node_slice_size` each node has a slice of the range as a pool of its own. A node's name looks like
-a network's, so an address is kept in every network of the attachments to which it may belong.
+The name of a whereabouts pool ends in its range; its network, its node or both may stand before it.
+With `node_slice_size` each node has a slice of the range as a pool of its own. A node's name looks
+like a network's, so an address is kept in every network of these definitions to which it may
+belong.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class AllocatedAddress(Frozen):
 
 
 class KeptAddress(Frozen):
-    """An address that a running pod keeps after the migration; nobody else gets it."""
+    """An address that a living pod keeps after the migration, and the pools that exclude it."""
 
     address: ipam.Address
     network: ipam.NetworkName
@@ -98,7 +99,7 @@ def read(
     pools: Iterable[Stored[WhereaboutsPoolSpec, None]],
     reservations: Iterable[Stored[ReservationSpec, None]],
 ) -> LegacyAddresses:
-    """Convert network definitions and objects of whereabouts to pools, addresses and faults."""
+    """Convert network definitions and whereabouts objects to pools, addresses, notes and faults."""
     ours, sliced, notes, faults = _attachments(attachments)
     slicing = [ours[name] for name in sliced]
     allocated: dict[tuple[ipam.NetworkName, ipam.Address], AllocatedAddress] = {}
@@ -120,7 +121,7 @@ def read(
 
 
 def plan(legacy: LegacyAddresses, pods: Iterable[PodState], present: OwnObjects) -> MigrationPlan:
-    """Return the pool changes of a migration, the kept addresses, and sentences on obstacles."""
+    """Return the pool changes, the kept addresses, and sentences on ended pods and obstacles."""
     living = {f"{pod.namespace}/{pod.name}": pod for pod in pods if not pod.is_over}
     kept, over, unmapped = [], [], list(legacy.faults)
     compiled = [subpool for pool in legacy.pools for subpool in subpools(pool)]
@@ -273,7 +274,7 @@ def _networks(
 def _reservation(
     reservation: Stored[ReservationSpec, None], networks: Iterable[ipam.NetworkName]
 ) -> AllocatedAddress | None:
-    """Return the address in a reservation's name, after any network's name; None without one."""
+    """Return the address in a reservation's name, which a network may precede; None if none is."""
     source = f"OverlappingRangeIPReservation {reservation.name}"
     for network in ("", *sorted(networks, key=len, reverse=True)):
         prefix = f"{network}-" if network else ""
@@ -316,7 +317,7 @@ def _change(pool: ipam.IPPool, taken: set[ipam.Address], present: OwnObjects) ->
 
 
 def _spans(addresses: Iterable[ipam.Address]) -> list[ipam.Span]:
-    """Join neighbouring addresses into spans, for a pool has room for few thousand excludes."""
+    """Join neighbouring addresses into spans, since a pool may have only so many excludes."""
     spans: list[ipam.Span] = []
     for address in sorted(addresses, key=lambda each: (each.version, int(each))):
         last = spans[-1].last if spans else None

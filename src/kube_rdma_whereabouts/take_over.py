@@ -95,7 +95,7 @@ async def _write(
 
 
 def _imported(stored: Stored[IPPool, IPPoolStatus]) -> frozenset[Address]:
-    """Return the addresses that earlier runs excluded; raise Refused for any other text."""
+    """Return the addresses in a pool's annotation, if it has one; raise Refused for other text."""
     texts = (stored.annotation(IMPORTED) or "").split(",")
     try:
         return frozenset(address(text) for text in texts if text)

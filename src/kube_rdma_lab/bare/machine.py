@@ -54,7 +54,7 @@ def command_line(
 def words(own: str) -> str:
     """Return the kernel's command line with the words `own`, which replace those of equal names.
 
-    Appending them would not do: what `audit=0` has turned off stays off.
+    Appending them would not do: what `audit=0` has turned off stays off (kernel/audit.c).
     """
     names = {word.partition("=")[0] for word in own.split()}
     general = (word for word in KERNEL_ARGUMENTS.split() if word.partition("=")[0] not in names)

@@ -1,4 +1,4 @@
-"""Reads the results of tests, line by line as inside.py writes them, the plugin in the machine.
+"""Reads the results of tests, line by line as the plugin in the machine, inside.py, writes them.
 
 run.py reads the machine's second serial line, which is a file here, while the tests run. A test has
 a line when it begins and one when it has ended; so a machine that dies in between names the test.

@@ -1,4 +1,4 @@
-"""One run of kernel tests: sources and tests go in behind the initramfs, results come as they end.
+"""One run of kernel tests: sources and tests go in behind the initramfs, results come one by one.
 
 tests/vm/outside.py calls it once for each machine of a run. The parts come from the store
 (build/testroot.py) and are the same until kernel, Debian or locks change; an edited test costs no
@@ -84,8 +84,8 @@ async def progress(
     adds words to the kernel's command line, such as "security=selinux"; a user-mode kernel takes
     POLICY alone. The machine goes on between two events. A caller that is cancelled, or closes the
     iterator, ends the machine and the build before it. Raises Refused where no machine can be
-    built. Raises Unavailable when it does not boot, ends before pytest does, or hangs like the one
-    that replaces it.
+    built. Raises Unavailable when it does not boot, ends before pytest does, or hangs after its
+    last test or for a second time.
     """
     async with aclosing(with_another(partial(_machine, checkout, kernel), tests, home)) as events:
         async for event in events:
@@ -97,7 +97,7 @@ async def with_another(
 ) -> AsyncGenerator[Progress, None]:
     """Run tests on `machine`; if it hangs, run the remaining ones on a second machine.
 
-    That one begins with the test that had begun, and leaves its files in the folder `again`.
+    The second begins with the test that had begun, and leaves its files in the folder `again`.
     """
     left, silent = list(tests), ""
     try:
@@ -163,9 +163,9 @@ async def follow(
 ) -> AsyncGenerator[Progress, None]:
     """Run the machine, yield each test's beginning and end, and return when pytest has ended.
 
-    Raise Unavailable, with the test in which it died, if it ends before; raise Silent if it hangs.
-    `quiet` is how long it may be silent: seconds of the reference, or a multiple of its boot time
-    if that is longer. The machine itself reports a test that takes too long.
+    Raise Unavailable, naming its last test, if the machine ends before; raise Silent if it hangs.
+    `quiet` is how long it may be silent: seconds at the reference's pace (pace.py), or a multiple
+    of its boot time if that is longer. The machine itself reports a test that takes too long.
     """
     begin = time.monotonic()
     reader = ReportReader(results)
@@ -219,7 +219,7 @@ def files(checkout: Path, tests: Iterable[str], sources: Path) -> list[cpio.Arch
 
 
 def _with_neighbours(checkout: Path, name: str) -> list[cpio.ArchiveEntry]:
-    """Return a file as archive entry; with a test come all modules of its folder."""
+    """Return the archive entry of a file; of a Python file, those of all modules beside it."""
     path = checkout / name
     beside = sorted(path.parent.glob("*.py")) if path.suffix == ".py" else [path]
     return [cpio.file(f"lab/{each.relative_to(checkout)}", each.read_bytes()) for each in beside]

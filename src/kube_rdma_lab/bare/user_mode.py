@@ -1,7 +1,7 @@
 """The bare machine as a user-mode kernel: the same root, and cards of the same MACs.
 
 Its cards and its GPU are functions that exist in software only (user_mode/soft_card.c), on two
-buses, for such a kernel has no NUMA nodes. Programs run at the processor's own speed.
+buses, for such a kernel has no NUMA nodes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CARD_KINDS = ("card", "card", "sriov")
 
 
 def command_line(program: Path, disk: Path, initrd: Path, results: Path) -> list[str]:
-    """Return the command line of a user-mode kernel that shares only the results' folder.
+    """Return the command line of a user-mode kernel, whose hostfs is the results' folder.
 
     It dies with the thread that starts it: kill -9 leaves no machine behind.
     """

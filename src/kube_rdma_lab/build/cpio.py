@@ -1,4 +1,4 @@
-"""Archives for the initramfs: the kernel's `newc` format, written by hand in one page.
+"""Archives for the initramfs: the kernel's `newc` format.
 
 Format: Documentation/driver-api/early-userspace/buffer-format.rst of the kernel. The kernel
 unpacks one archive after the other into one root, so a lab appends a small archive per node to

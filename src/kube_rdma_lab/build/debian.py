@@ -34,8 +34,8 @@ TRACES = ("etc/apt/sources.list", "etc/apt/apt.conf.d/99mmdebstrap",
 class DebianTree:
     """The recipe of a Debian tree: suite, mmdebstrap's variant, and packages to add.
 
-    `architecture` is Debian's name of one that differs from this machine's. Nothing of it can run
-    here, so its variant is `extract`, which only unpacks.
+    `architecture` is Debian's name of one other than this machine's. Its programs cannot run here,
+    so the variant is `extract`, which only unpacks.
     """
 
     suite: str
@@ -44,7 +44,7 @@ class DebianTree:
     architecture: str = ""
 
     def inputs(self) -> dict[str, str]:
-        """Return the inputs that decide the tree's content, except the archive's state that day."""
+        """Return the inputs that decide the tree's content, apart from the archive's state."""
         foreign = {"architecture": self.architecture} if self.architecture else {}
         return foreign | {
             "suite": self.suite,
@@ -57,7 +57,8 @@ class DebianTree:
 def unpack(tree: DebianTree, target: Path, shell: Shell) -> tuple[Package, ...]:
     """Make the tree in `target`, which must be empty or not exist, and return its packages.
 
-    Raise Refused without root, a mirror or mmdebstrap; Unavailable if mmdebstrap fails.
+    Raise Refused without root, a mirror or mmdebstrap; Unavailable if mmdebstrap fails. Raise
+    Broken as `installed` does.
     """
     need_root()
     mirrors = sources.mirrors()
@@ -131,7 +132,7 @@ def _package(name: str, text: str) -> Package:
 def merge_usr(tree: Path) -> None:
     """Make /bin and its like links into /usr in an unpacked tree, as bookworm has them.
 
-    mmdebstrap does so with every variant but `extract`.
+    mmdebstrap's variant `extract` leaves them as folders.
     """
     for folder in sorted(tree.iterdir()):
         if folder.is_symlink() or not re.fullmatch(r"bin|sbin|lib(32|64|x32)?", folder.name):
@@ -175,7 +176,7 @@ class Package:
 
 
 class Archive:
-    """An apt of its own for one suite, with lists and downloads in the folder `state` alone."""
+    """An apt of its own for one suite, with its lists and cache in the folder `state`."""
 
     def __init__(self, suite: str, state: Path) -> None:
         self._state = state.absolute()

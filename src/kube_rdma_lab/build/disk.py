@@ -1,4 +1,4 @@
-"""ext4 images made from folders, without mounting anything."""
+"""Makes ext4 images from folders, without mounting anything."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def make_ext4(folder: Path, image: Path, shell: Shell) -> None:
 
 
 def _needs(folder: Path) -> tuple[int, int]:
-    """Return the number of blocks and of inodes that a folder's content takes."""
+    """Return the number of blocks and of inodes that a folder's content takes at most."""
     blocks = inodes = 0
     for root, folders, files in os.walk(folder):
         for name in (*folders, *files):

@@ -110,7 +110,7 @@ def renamed(module: bytes, old: str, new: str) -> bytes:
     """Return a kernel module under another name, without its signature, which would not fit it.
 
     The kernel takes the name from `struct module` in the section .gnu.linkonce.this_module, where
-    zeros are behind it. Raises ValueError if that section does not have the old name.
+    zeros are behind it. Raises ValueError without that section, the old name or enough room.
     """
     data = bytearray(_unsigned(module))
     start, size = _section(data, _THIS_MODULE)
@@ -132,7 +132,7 @@ def _unsigned(module: bytes) -> bytes:
 
 
 def _section(data: bytearray, wanted: bytes) -> tuple[int, int]:
-    """Return offset and size of a section of an ELF file; raise ValueError if it lacks it."""
+    """Return offset and size of a section of an ELF file; raise ValueError without it."""
     header = _HEADER.unpack_from(data)
     table, entry, count, names = header[6], header[11], header[12], header[13]
     sections = [_SECTION.unpack_from(data, table + entry * number) for number in range(count)]

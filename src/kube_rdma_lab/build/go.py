@@ -78,7 +78,7 @@ def version_of(text: str) -> tuple[int, ...]:
 def linker_flags(name: str, versions: dict[str, str]) -> str:
     """Return the linker's flags of a module: no symbol tables, and the version stamps.
 
-    Without the stamps Kubernetes calls itself v0.0.0-master and refuses some version checks.
+    Without the stamps Kubernetes calls itself v0.0.0-master.
     """
     flags = ["-s", "-w"]
     if name == "kubernetes":
@@ -162,8 +162,8 @@ def build_module(
 def module_files(name: str, path: str, modules: Path = MODULES) -> Path:
     """Download a Go module that one of `modules` requires, and return the folder of its files.
 
-    It serves for files other than programs, such as CRDs. They lie in Go's module cache, where
-    nobody may write. Raise Unavailable if the download fails.
+    It serves for files other than programs, such as CRDs. They lie in Go's module cache and must
+    not be changed. Raise Refused without a Go compiler, Unavailable if the download fails.
     """
     go = find_go(parse_go_mod((modules / name / "go.mod").read_text()).go)
     download = ("mod", "download", "-json", path)
@@ -184,13 +184,13 @@ def _main_version(parsed: GoMod) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GoBinaries:
-    """A folder with all Go binaries, and for each a text that differs from build to build."""
+    """A folder with all Go binaries, and for each a text that tells its build from others."""
 
     folder: Path
     builds: Mapping[str, str]
 
     def inputs(self, *names: str) -> dict[str, str]:
-        """Return the key inputs of an artifact that contains or runs the binaries `names`."""
+        """Return what the binaries `names` add to the key of an artifact that has or runs them."""
         return {f"binary {name}": self.builds[name] for name in names}
 
 

@@ -1,4 +1,4 @@
-"""The initramfs of all nodes: mounts the root disk under an overlay and adds the node's files.
+"""The initramfs of all machines: mounts the root disk under an overlay and adds the node's files.
 
 It carries busybox, the few modules that reach the root disk, and node/root/**, our own files of
 the node. A lab appends one archive per node with files under /lab (cpio.py writes it).

@@ -2,8 +2,8 @@
 
 Soft-RoCE inside network namespaces exists from Linux 7.1 on, so the kernel comes from backports. It
 is the one that `linux-image-amd64` depends on: a set of packages released together, unlike the
-newest name in the archive. It is looked up once and kept until the user asks for an update. So a
-lab that was built never needs the network again.
+newest name in the archive. It is looked up once and kept until the user asks for an update, or the
+store has lost it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def build(store: Store, resolved: Resolved, archive: debian.Archive) -> Kernel:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Parse a list of kernel modules; raise Refused unless each line is a module with a reason."""
+    """Parse a list of kernel modules; raise Refused for an entry without a reason."""
     entries = []
     for number, line in enumerate(text.splitlines(), 1):
         entry, _, reason = line.partition("#")

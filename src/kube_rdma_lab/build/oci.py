@@ -1,8 +1,8 @@
 """Writes and names container images without a container engine: the OCI image layout as a tar file.
 
 Formats: OCI image specification 1.1 (image-layout.md, manifest.md, config.md, layer.md). Equal
-folders give equal bytes: entries are sorted and carry no times, so a digest tells the content.
-A manifest.json beside it lets older engines load the same file.
+folders give equal bytes: entries are sorted and carry no times, so a digest tells the content. A
+manifest.json in the tar lets older engines load the same file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ContainerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A written image archive: its reference, path, size in bytes and manifest digest."""
+    """An image archive: its path, reference, digest, and size in bytes."""
 
     path: Path
     reference: str
@@ -84,10 +84,10 @@ class _Digesting(io.RawIOBase):
 
 
 def write_layer(folder: Path, blob: Path, *, root_owned: bool = False) -> Layer:
-    """Write a folder as an image layer and return it; its paths are those in the image.
+    """Write a folder as an image layer and return that; the folder stands for the image's /.
 
-    The content of MACHINE_FOLDERS is left out. `root_owned` gives every file to root and readable
-    modes, for what was not installed by Debian.
+    The content of MACHINE_FOLDERS is left out. `root_owned` gives every file the owner root and a
+    readable mode, for what Debian did not install.
     """
     with blob.open("wb") as file:
         packed = _Digesting(file)
@@ -198,7 +198,7 @@ def read_image(path: Path) -> Written:
 
 
 def full_reference(name: str) -> str:
-    """Return an image's name completed with registry and tag, as containerd does it."""
+    """Return an image's name, with docker.io and `latest` added if registry or tag is missing."""
     registry, slash, rest = name.partition("/")
     if not slash:
         name = f"docker.io/library/{name}"

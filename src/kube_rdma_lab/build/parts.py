@@ -1,7 +1,7 @@
-"""All parts of the lab, in the order that suits two cores: one lane compiles, one installs.
+"""All parts of the lab, in an order that suits two cores: one thread compiles, one installs.
 
 The entry point of this folder: `build` gives the runtime everything that the nodes of a topology
-start from, and nothing that they do not. A second call finds it all in the store and takes no time.
+start from, and nothing that they do not.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from kube_rdma_lab.topology import NodeKind
 
 @dataclass(frozen=True, slots=True)
 class MachineParts:
-    """The files that nodes of kind machine boot from.
+    """The files that the machines of a lab boot from.
 
-    `initrd` takes a further archive per node at its end; `root_disk` is read-only; `image_disk`
-    is a containerd data root, the backing file of each node's own disk. `user_mode` is the
-    user-mode kernel, a program; None if no node runs on one.
+    `initrd` takes a further archive per node at its end; `root_disk` is read-only. `image_disk` is
+    a containerd data root, the backing file of each node's own disk. `user_mode` is the user-mode
+    kernel, a program; None if no node runs on one.
     """
 
     qemu: qemu.Qemu
@@ -79,7 +79,7 @@ class NativeParts:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The files that a lab boots from; nothing in them ever changes.
+    """The files that a lab boots from.
 
     `bin` holds the binaries of the control plane and the nodes, with the CNI plugins in `cni/`. A
     lab without nodes has nothing else, one without machines no `machine`. `release` is what nodes
@@ -149,9 +149,9 @@ def build(
     update: bool = False,
     archives: Sequence[Path] = (),
 ) -> Parts:
-    """Build the missing parts of a demand, remove old versions of parts, and return the demand's.
+    """Build the missing parts of a demand, remove old versions of parts, and return the parts.
 
-    Without a demand it is for machines and native nodes. `bin_dir` gives ready-made binaries
+    Without a demand they are for machines and native nodes. `bin_dir` gives ready-made binaries
     instead of building them; `update` asks Debian for newer packages; `archives` are image files
     that the nodes have besides. Raises Refused for what the user must change and Unavailable when a
     program of the build fails. An interruption ends all programs of the build.

@@ -215,10 +215,10 @@ def digest(files: Mapping[str, bytes]) -> str:
 def compile_python(base: Path, stage: Path, where: str, shell: Shell) -> None:
     """Compile the Python files of `stage` below `where` with the interpreter of the tree `base`.
 
-    Containers have a read-only root and the bare machine writes none, so what is not compiled here
-    is compiled at every start. Unchecked: the files never change where they go, and their times
-    are all zero. `base` may be a root, or packages that were only unpacked. -B: what the compiler
-    itself imports would be written with times, and then passed over as compiled.
+    Containers have a read-only root and the bare machine keeps no bytecode, so what is not compiled
+    here is compiled at every start. The bytecode is unchecked: the files never change where they
+    go, and their times are all zero. `base` may be a root, or packages that were only unpacked. -B
+    keeps the compiler's own imports from writing bytecode with times.
     """
     libraries = [base / f"{top}lib/x86_64-linux-gnu" for top in ("", "usr/")]
     shell.run(

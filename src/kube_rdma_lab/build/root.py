@@ -1,7 +1,7 @@
 """The node's root disk: Debian, the kernel's modules and the built binaries, the same for all.
 
 Nodes mount it read-only under a tmpfs overlay. The node's own scripts are not in it but in the
-initramfs (initrd.py), which is made anew in no time when one of them changes.
+initramfs (initrd.py), which is made anew when one of them changes.
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ from kube_rdma_lab.build.shell import ask
 
 MIRROR_VARIABLE = "KUBE_RDMA_MIRROR"
 APT = Path("/etc/apt")
-# A source is Debian's own if it serves component main of one of these; other vendors' archives
-# use the suite names of Debian too, but not with component main.
+# A source is taken for Debian's own if it serves component main of one of these.
 SUITES = frozenset({
     *("bullseye", "bookworm", "trixie", "forky", "duke", "sid"),
     *("oldstable", "stable", "testing", "unstable"),
@@ -44,7 +43,7 @@ class Mirrors:
     security: str = ""
 
     def lines(self, suite: str) -> tuple[str, ...]:
-        """Return the apt sources of a suite, with its security updates if a mirror has them.
+        """Return the apt sources of a suite, with those of security updates that the machine has.
 
         Suites that are archives of their own (backports) have no security archive.
         """

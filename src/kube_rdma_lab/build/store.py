@@ -3,7 +3,7 @@
 Every builder of this folder asks the store for its artifact and hands over the inputs that
 decide its content. Running labs hold what they use, so pruning cannot pull it from under them.
 
-    ROOT/NAME/KEY/…            the artifact, with inputs.json that tells why it has this key
+    ROOT/NAME/KEY/…            the artifact, with inputs.json that shows why it has this key
     ROOT/NAME/.KEY.new         being made or removed; a process that was killed leaves it behind
     ROOT/NAME/.lock            one builder of NAME at a time
     ROOT/NAME/.first-seconds   how long the first build took, from empty caches
@@ -60,7 +60,7 @@ def default_root() -> Path:
 def build_seconds(root: Path | None = None) -> dict[str, float]:
     """Return by artifact the seconds of its first build in this cache.
 
-    Some are built at the same time, so their sum exceeds the time that one waited.
+    Some are built at the same time, so the sum can exceed the time of the whole build.
     """
     files = sorted((root or default_root()).glob(f"*/{FIRST}"))
     return {path.parent.name: float(path.read_text()) for path in files}

@@ -200,7 +200,7 @@ def _disk(
 
 
 def add_missing(tree: Path, stage: Path) -> None:
-    """Link programs and libraries that `stage` lacks from `tree`, which is of the same suite.
+    """Link files that `stage` lacks from `tree`, which is of the same suite.
 
     A tree that is only unpacked still has /lib and /sbin as folders; in a root they are links.
     """

@@ -76,9 +76,9 @@ def package(resolved: kernel.Resolved) -> str:
 
 
 def options(text: str) -> Mapping[str, str]:
-    """Parse a kernel configuration; raise Refused for an option without a reason.
+    """Parse a kernel configuration; raise Refused for a block without a reason.
 
-    A block, which an empty line ends, begins with a comment that says why it is there.
+    A block, which an empty line ends, begins with a comment that is its reason.
     """
     values: dict[str, str] = {}
     for block in text.split("\n\n"):

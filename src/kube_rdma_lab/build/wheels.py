@@ -71,7 +71,7 @@ def uv_settings() -> dict[str, str]:
 
 
 def translated(pip_config: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Translate the output of `pip config list` to uv's variables; keep those already set."""
+    """Translate the output of `pip config list` to uv's variables, without those already set."""
     variables: dict[str, str] = {}
     # Sorted, the environment (:env:) comes before files, so it wins as it does for pip.
     for line in sorted(pip_config.splitlines()):

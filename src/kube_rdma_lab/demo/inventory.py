@@ -1,7 +1,7 @@
 """Lists the objects of the demo's lab when its table is printed, and those that were added since.
 
 `kube-rdma lab demo` writes the list down. `kube-rdma lab down --if-only-demo`, with which `make
-test` begins, ends the lab only where nothing was added. So no object that a person made is lost.
+test` begins, ends the lab only where nothing was added.
 """
 
 from __future__ import annotations

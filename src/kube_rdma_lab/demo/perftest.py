@@ -1,4 +1,4 @@
-"""Running one of perftest's programs (ib_read_bw, ib_write_bw) between two endpoints.
+"""Runs one of perftest's programs (ib_read_bw, ib_write_bw) between two endpoints.
 
 Its scripts and its table are the product's own (verify/rules/perftest); the lab waits longer, and
 reads the GIDs that perftest prints.
@@ -35,7 +35,7 @@ _GID = re.compile(r"^ GID: (?P<gid>[0-9:]+)$", re.MULTILINE)
 class Endpoint:
     """A place to run perftest in: its name, the address to dial, and its command prefix.
 
-    Its commands have the stdin of their command line, which a server needs.
+    Its commands read the stdin of the local process, which a server needs.
     """
 
     label: str
@@ -101,8 +101,8 @@ def measure(
 ) -> Measurement:
     """Run `words` as a perftest server and, with its address, as a client; return the result.
 
-    `words` set a number of iterations, never a time: a slow machine moves nothing in 3 seconds.
-    `stray`: seconds of the reference after which either end is given up. Raise Unavailable if
+    `words` set a number of iterations, not a time, in which a slow machine may move nothing. After
+    `stray` seconds at the reference's pace (pace.py) either end is given up. Raise Unavailable if
     perftest fails; a failure that may pass has to come RUNS times.
     """
     seconds = round(stray * max(1.0, lab.state.pace))
@@ -119,9 +119,9 @@ def measure(
 def _retried(measurement: Callable[[], Measurement]) -> Measurement:
     """Repeat a measurement that failed for a reason that may pass on a busy machine.
 
-    There Soft-RoCE takes a repeated packet for an invalid request (status 9). perftest compares two
-    clocks that differ while others have the cores. A server may wait for a client that is gone
-    (verify/rules/perftest.py, client_script).
+    There Soft-RoCE may take a repeated packet for an invalid request (status 9). perftest compares
+    two clocks that differ while other programs have the cores. A server may wait for a client that
+    is gone (verify/rules/perftest.py, client_script).
     """
     for _ in range(RUNS - 1):
         try:

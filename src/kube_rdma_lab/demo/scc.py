@@ -55,7 +55,7 @@ class Proof:
 
     @property
     def ratio(self) -> float | None:
-        """Return write bandwidth between pods over that between hosts, medians of one run.
+        """Return the median write bandwidth between pods, divided by that between hosts.
 
         None where the hosts' figure is 0: the machine is slower than perftest can show.
         """

@@ -1,4 +1,4 @@
-"""Formats what the demo saw and measured as tables, with commands to go on with. Pure."""
+"""Formats what the demo saw and measured as tables, with commands to go on with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEVICES = "-n kube-system exec ds/rdma-device-plugin -- kube-rdma devices"
 def render(proof: Proof, option: str = "", program: str = "kube-rdma") -> str:
     """Return the demo's report as text.
 
-    Its commands start our `program` by a path that works, and `option` names the lab.
+    In its commands `program` is a path to kube-rdma that works, and `option` names the lab.
     """
     first = proof.nodes[0]
     client, server = proof.pods[1], proof.pods[0]

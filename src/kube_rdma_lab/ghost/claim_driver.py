@@ -6,8 +6,8 @@ tells the kubelet that each claim is prepared. A ghost computes nothing, so a co
 device node: only the kubelet records its claim.
 
 With OFFERS=cards it stands for DRANET in the same way (card_claims.yaml). Every RDMA device is then
-one of driver dra.net, with the attributes of kubernetes-sigs/dranet pkg/apis/attributes.go. Nothing
-is attached to a pod.
+one of driver dra.net, with attributes of kubernetes-sigs/dranet pkg/apis/attributes.go. Nothing is
+attached to a pod.
 """
 
 from __future__ import annotations
@@ -72,16 +72,13 @@ def _only_slice(driver: str, node: str, devices: list[dict[str, Any]]) -> dict[s
 
 
 def _numa(gpu: Gpu) -> dict[str, Any]:
-    """Return the NUMA node as a slice's attribute; empty if the firmware names none.
-
-    The library k8s.io/dynamic-resource-allocation does the same.
-    """
+    """Return the NUMA node as a slice's attribute; empty if the firmware names none."""
     numa = gpu.position.numa_node
     return {} if numa is None else {"resource.kubernetes.io/numaNode": {"int": numa}}
 
 
 def card_slice_spec(node: str, cards: Sequence[Device]) -> dict[str, Any]:
-    """Return the spec of a node's only slice: its RDMA devices on PCI, as DRANET publishes them."""
+    """Return the spec of a node's only slice: its RDMA devices on PCI, as DRANET names them."""
     devices = [
         {
             "name": "pci-" + re.sub("[:.]", "-", str(card.pci)),

@@ -35,7 +35,7 @@ def manifest(what: tuple[str, str, str] = PLUGIN) -> str:
 
 
 def start_ghosts(lab: Lab) -> bool:
-    """Install the plugin that offers ghosts on nodes; return False if the lab has no ghosts.
+    """Install the plugin that offers GPU ghosts on nodes; return False if the lab has none.
 
     Raise Unavailable if the cluster refuses the manifest.
     """
@@ -46,7 +46,7 @@ def start_ghosts(lab: Lab) -> bool:
 
 
 def wait_for_ghosts(lab: Lab) -> None:
-    """Wait until every node offers all of its ghosts."""
+    """Wait until every node offers all of its GPU ghosts."""
     for node in lab.topology.nodes:
         if node.gpus:
             wait_for_resource(lab, "nvidia.com/gpu", len(node.gpus), node=node.name)

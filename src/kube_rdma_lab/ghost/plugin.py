@@ -35,7 +35,7 @@ class Ghost:
 
 
 def find_ghosts(devices: Path) -> Iterator[Ghost]:
-    """Yield the ghosts below /sys/bus/pci/devices, sorted by address."""
+    """Yield the GPU ghosts below /sys/bus/pci/devices, sorted by address."""
     for function in sorted(devices.iterdir()):
         if int((function / "class").read_text(), 16) >> 16 == DISPLAY:
             yield Ghost(function.name, _numa_node(function / "numa_node"))
@@ -48,7 +48,7 @@ def _numa_node(file: Path) -> int | None:
 
 
 def offer(ghosts: Sequence[Ghost]) -> Offer:
-    """Return the device plugin's offer of all ghosts, with one share for each."""
+    """Return the device plugin's offer of all GPU ghosts, with one share for each."""
     return Offer(
         RESOURCE,
         tuple(
@@ -59,7 +59,7 @@ def offer(ghosts: Sequence[Ghost]) -> Offer:
 
 
 def allocate(offered: Offer, wanted: Sequence[ShareId]) -> Grant:
-    """Return the variable that names a container's ghosts; raise Refused for a missing one."""
+    """Return the variable that names a container's GPU ghosts; raise Refused for an unknown id."""
     unknown = set(wanted) - {share.id for share in offered.shares}
     if unknown:
         raise Refused(
@@ -69,7 +69,7 @@ def allocate(offered: Offer, wanted: Sequence[ShareId]) -> Grant:
 
 
 def main() -> None:
-    """Offer this node's ghosts by the device plugin API until SIGTERM."""
+    """Offer this node's GPU ghosts by the device plugin API until SIGTERM."""
     logs.configure()
     offered = offer(tuple(find_ghosts(PCI_DEVICES)))
 

@@ -32,7 +32,7 @@ class Cards:
 
 
 def write(tree: str, folder: Path) -> Cards:
-    """Write a named tree as a node's /sys into the new folder `folder`; return its cards."""
+    """Write the tree `tree` as a node's /sys into the new folder `folder`; return its cards."""
     trees.write(tree, folder)
     cards = read(folder)
     for path in (*PARTS, CGROUPS, VIRTUAL, NETDEVS):

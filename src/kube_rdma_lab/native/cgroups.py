@@ -1,4 +1,4 @@
-"""Control groups of native nodes: a folder per lab and node, below the group of who starts them.
+"""Control groups of native nodes: a folder per lab and node, below the group of `lab up`.
 
 A node gets a cgroup namespace rooted in its own folders, so kubelet and runtime find groups as on a
 machine of their own. Namespaces end with their processes, these folders do not. So the supervisor
@@ -59,8 +59,7 @@ class Hierarchy:
 def read(mountinfo: str, own: str) -> tuple[Hierarchy, ...]:
     """Return the hierarchies of /proc/self/mountinfo that have a line in /proc/self/cgroup.
 
-    The unified hierarchy of a hybrid machine, which is mounted beside v1, has no controllers and is
-    left out.
+    A v2 hierarchy that is not mounted at ROOT, as on a hybrid machine beside v1, is left out.
     """
     groups: dict[frozenset[str], str] = {}
     for line in own.splitlines():

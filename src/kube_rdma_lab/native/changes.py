@@ -61,9 +61,9 @@ def function(root: Path, name: str) -> TreeFunction:
 
 
 def pull(root: Path, stash: Path, name: str) -> TreeFunction:
-    """Move the function that `name` belongs to from the tree into the folder `stash`.
+    """Move the function that `name` belongs to from the tree into `stash`; return it.
 
-    Raise Refused while it has virtual functions, which a machine would lose with it.
+    Raise Refused without one, or while it has virtual functions, which a machine would lose too.
     """
     folder = _folder(root, name)
     if virtual := sorted(link.resolve().name for link in folder.glob("virtfn*")):
@@ -84,7 +84,7 @@ def pull(root: Path, stash: Path, name: str) -> TreeFunction:
 
 
 def plug(root: Path, stash: Path, address: str) -> TreeFunction:
-    """Put a pulled function back into the tree; raise Refused if it was not pulled."""
+    """Put a pulled function back into the tree; return it. Raise Refused if it was not pulled."""
     place = stash / address
     if not place.is_dir():
         pulled = sorted(path.name for path in stash.glob("*"))

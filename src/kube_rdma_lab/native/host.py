@@ -46,7 +46,8 @@ LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
 def check(nodes: int, *, trees: bool, features: Mapping[str, str] = FEATURES) -> None:
     """Raise Refused for the first feature that this machine lacks for `nodes` native nodes.
 
-    `trees` says whether nodes show cards of a tree, whose device nodes have numbers of real ones.
+    `trees` says whether nodes show cards of a tree, whose device nodes have the numbers of real
+    ones.
     """
     with tempfile.TemporaryDirectory(prefix="kube-rdma-") as folder:
         for feature, script in features.items():

@@ -1,7 +1,7 @@
 """One native node: a NodeSpec goes in, a program comes out that the supervisor holds.
 
-What machine.py is for machines. The program is node/native/init, which becomes the node's first
-process; when it is ended, the kernel ends the node with it (docs/decisions/0004).
+The program is node/native/init, which becomes the node's first process; when it is ended, the
+kernel ends the node with it (docs/decisions/0004).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def write_cards(state: Path, topology: Topology) -> dict[str, tuple[str, ...]]:
 
 
 def write_files(files: Path, node: NodeSpec, parts: Parts) -> None:
-    """Write the files that only a native node needs: its paths, links, devices and containerd's."""
+    """Write a native node's own files: paths, links, devices and containerd's configuration."""
     assert parts.native
     home = files.parent
     shown = cards.read(home / "sys") if node.tree else Cards()

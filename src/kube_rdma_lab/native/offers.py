@@ -27,7 +27,7 @@ SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
 def until_offered(lab: Lab, nodes: Collection[NodeSpec], resource: str, count: int) -> None:
     """Wait until each node's kubelet lists `count` healthy shares of `resource`, allocated or not.
 
-    Raise Unavailable when nothing moves in the lab any more.
+    Raise Unavailable when nothing changes in the lab for too long.
     """
     if not nodes:
         return
@@ -42,7 +42,7 @@ def until_offered(lab: Lab, nodes: Collection[NodeSpec], resource: str, count: i
 
 
 async def _offers(sockets: Collection[str]) -> list[dict[str, int]]:
-    """Ask each kubelet's pod resources socket for the healthy shares of each resource."""
+    """Return, for each socket of pod resources, the number of healthy shares by resource."""
     from kube_rdma.adapters.kubelet.pod_resources import PodResources  # this program's alone
 
     answers = [await PodResources(Path(socket)).allocatable() for socket in sockets]

@@ -1,8 +1,8 @@
 """Trees of sysfs: what the cards of native nodes are made of.
 
-A tree is a folder that `kube-rdma devices --record` wrote, or one of the example machines that
-come with kube-rdma (hardware/machines.py), by name. In kube_rdma_lab/topology_file.py it is looked
-for, and cards.py writes it out for a node.
+A tree is a folder that `kube-rdma devices --record` wrote, or one of the example machines that come
+with kube-rdma (hardware/machines.py), by name. kube_rdma_lab/topology_file.py checks that it
+exists, and cards.py writes it out for a node.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Commands in the pods of an API server in memory: exec's channels, as kubelet and runtime do it.
+"""Commands in the pods of an API server in memory: channels of exec, as a kubelet has.
 
 A test gives the program; whoever asks for a command gets a Websocket to one run of it. As at a real
-API server, stdin cannot be closed in v4.
+API server, stdin cannot be closed in v4 of the protocol.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PodCommand:
         self._out.put_nowait(bytes((STDERR,)) + f"{text}\n".encode())
 
     async def send(self, message: bytes) -> None:
-        """Handle a message from the client: it is input for stdin, or closes stdin."""
+        """Handle a message from the client: input for stdin or, in v5, the end of stdin."""
         if message[0] == STDIN and message[1:]:
             self._stdin.put_nowait(message[1:])
         elif message[0] == CLOSE and self.protocol == V5:

@@ -18,8 +18,9 @@ from kube_rdma_testing.cluster.server import FakeServer
 class FakeDaemonSets:
     """A fake of DaemonSets' controller and kubelets; no pod becomes ready on nodes in `fails`.
 
-    `unpulled` has the kubelet's reason on nodes that cannot pull an image. Nodes in `away` start
-    and end no pods. `ended` has node and DaemonSet of each ended pod.
+    `unpulled` has the kubelet's reason on nodes that cannot pull an image. Nodes in `away` start no
+    pods, and end one only when its DaemonSet is deleted. `ended` has node and DaemonSet of each
+    ended pod.
     """
 
     def __init__(

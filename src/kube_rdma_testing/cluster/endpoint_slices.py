@@ -1,8 +1,8 @@
-"""What an API server does to an EndpointSlice before it is stored: it refuses, and drops lists.
+"""What an API server does to an EndpointSlice before storing it: refuses it, or drops empty lists.
 
 Follows ValidateEndpointSlice of Kubernetes 1.36.3, pkg/apis/discovery/validation/validation.go, and
 ValidateEndpointIP of pkg/apis/core/validation. Empty lists are null afterwards, as their encoding
-in etcd does not tell them from none.
+in etcd does not tell them from absent ones.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _VERSIONS = {"IPv4": 4, "IPv6": 6}
 
 
 def kept(document: Document) -> Document:
-    """Return a slice as the server stores it."""
+    """Return an EndpointSlice as the server stores it."""
     lists = {name: document.get(name) or None for name in ("endpoints", "ports")}
     return {**document, **lists}
 
 
 def faults(document: Document, old: Document | None) -> Iterator[str]:
-    """Yield the reasons for which the server refuses a slice, or its change."""
+    """Yield the reasons for which the server refuses an EndpointSlice, or its change."""
     kind, endpoints = document.get("addressType", ""), document.get("endpoints") or ()
     if kind not in (*_VERSIONS, "FQDN"):
         yield "addressType: Unsupported value"

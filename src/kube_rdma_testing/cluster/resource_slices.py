@@ -1,4 +1,4 @@
-"""What an API server does to a ResourceSlice before it is stored: drops, sets and refuses.
+"""What an API server does to a ResourceSlice before it is stored: drops or sets fields, refuses it.
 
 Follows Kubernetes 1.36.3: dropDisabledFields of pkg/registry/resource/resourceslice/strategy.go,
 SetDefaults_DeviceTaint of pkg/apis/resource/v1/defaults.go, and the limits of
@@ -24,7 +24,7 @@ _NOW = "2026-01-01T00:00:00Z"
 
 
 def kept(document: Document, old: Document | None, gates_off: Collection[str]) -> Document:
-    """Return a slice as the server stores it: without fields of disabled gates, taints with a time.
+    """Return a ResourceSlice as stored: without fields of disabled gates, with a time in taints.
 
     A field whose gate is off stays if the object had such a field already.
     """
@@ -39,7 +39,7 @@ def kept(document: Document, old: Document | None, gates_off: Collection[str]) -
 
 
 def faults(spec: Document) -> Iterator[str]:
-    """Yield the reasons for which the server refuses a slice."""
+    """Yield the reasons for which the server refuses a ResourceSlice."""
     devices = spec.get("devices", ())
     most = 64 if any(device.get("taints") for device in devices) else 128
     if len(devices) > most:

@@ -1,7 +1,7 @@
 """An API server in memory for the real client: `Cluster(server.line())` is all that a test needs.
 
-It refuses what the real one refuses (the contract tests run on both). Faults that a test sets
-belong to a line, the transport of one client: one node can be cut off while another works.
+The contract tests run on it and on a real one. Faults that a test sets belong to a line, the
+transport of one client: one node can be cut off while another works.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class FakeServer:
 
     `forbidden` holds pairs of verb and resource (``("update", "ippools/status")``) that RBAC does
     not allow. ``*/`` before the resource forbids only requests for all namespaces at once, and
-    ``team/`` only those in that namespace. `escalating` are such pairs that a review of the user's
-    rights allows nevertheless, as where RBAC refuses an escalation. `protected` are pods, by
-    namespace and name, whose eviction a PodDisruptionBudget refuses. `gates_off` are disabled
-    feature gates, whose fields of ResourceSlices are dropped. `undefined` holds pairs of resource
-    and status field that its definition does not have.
+    ``team/`` only those in that namespace. `escalating` are further forbidden pairs, of which a
+    SelfSubjectAccessReview says that they are allowed, as where RBAC refuses an escalation.
+    `protected` are pods, by namespace and name, whose eviction a PodDisruptionBudget refuses.
+    `gates_off` are disabled feature gates, whose fields of ResourceSlices are dropped. `undefined`
+    holds pairs of a resource and a status field that the resource's definition lacks.
     """
 
     def __init__(self, kinds: Iterable[ObjectKind[Any, Any]] = ()) -> None:
@@ -88,7 +88,7 @@ class FakeServer:
         self._resources[resource.group, resource.version, resource.plural] = resource
 
     def uninstall(self, kind: ObjectKind[Any, Any], *, seen: bool) -> None:
-        """Delete the definition of a kind, whose objects go first (apiextensions' finalizer).
+        """Stop serving a kind, whose objects are deleted first (apiextensions' finalizer).
 
         With `seen` watches get the deletions before they end, else they break at once.
         """
@@ -109,7 +109,7 @@ class FakeServer:
         return line
 
     def put(self, kind: ObjectKind[Any, Any], document: Mapping[str, Any]) -> None:
-        """Write an object with its status as another client would; it is JSON of the API."""
+        """Write an object with its status as another client would; `document` is the API's JSON."""
         meta = document["metadata"]
         self.store.put(self._key(kind, meta["name"], meta.get("namespace", "")), dict(document))
 
@@ -130,7 +130,8 @@ class FakeServer:
     def restore(self, backup: StoreBackup, bump: int = 0) -> None:
         """Restore etcd from a backup and start the server anew, so that all watches break.
 
-        With `bump`, versions go on above all that were (etcdutl --bump-revision --mark-compacted).
+        With `bump`, versions go on above all earlier ones (etcdutl --bump-revision
+        --mark-compacted).
         """
         self.store.restore(backup, bump)
         for line in self.lines:
@@ -187,7 +188,7 @@ class FakeServer:
         return {"gitVersion": self.git_version}
 
     def _review(self, body: bytes) -> Document:
-        """Say whether a request is allowed, as a SelfSubjectAccessReview asks."""
+        """Answer a SelfSubjectAccessReview, which asks whether a request is allowed."""
         review = msgspec.json.decode(body)
         asked = review["spec"]["resourceAttributes"]
         barred = (asked["resource"], f"{asked.get('namespace') or '*'}/{asked['resource']}")
@@ -197,14 +198,14 @@ class FakeServer:
     def joined(
         self, request: ApiRequest, protocols: Sequence[str]
     ) -> AbstractAsyncContextManager[PodCommand]:
-        """Run a command in a pod; raise Refusal without the pod, or if the request is refused."""
+        """Run a command in a pod; raise Refusal without pod or program, or as `resource` does."""
         self.store.get(Key(self.resource(request), request.namespace, request.name))
         if self.program is None:
             raise Refusal(400, "BadRequest", "container not found")
         return running(self.program, request, protocols)
 
     def _evict(self, key: Key, body: Document) -> Document:
-        """Evict a pod if its budget allows it (registry/core/pod/storage/eviction.go)."""
+        """Evict a pod, or raise Refusal (429) for its budget (core/pod/storage/eviction.go)."""
         conditions = body.get("deleteOptions", {}).get("preconditions", {})
         check_version(key, self.store.get(key), conditions)
         if (key.namespace, key.name) in self.protected:
@@ -242,7 +243,7 @@ class FakeServer:
             raise Refusal(404, "NotFound", message, details)
 
     def _judged(self, key: Key, body: Document) -> Document:
-        """Return a slice as the server stores it; raise Refusal (422) if it is invalid.
+        """Return a ResourceSlice or EndpointSlice as stored; raise Refusal (422) if it is invalid.
 
         Objects of other kinds are returned as they are.
         """
@@ -472,7 +473,7 @@ def _bookmark(resource: ServedResource, revision: int) -> bytes:
 
 
 def _line(request: ApiRequest, resource: ServedResource, change: ObjectChange) -> bytes | None:
-    """Return a watch's line for a change; None if its selector matches neither version."""
+    """Return a watch's line for a change; None if the request selects neither version."""
     if change.key.resource != resource:
         return None
     was = change.before is not None and matches(request, resource, change.before)

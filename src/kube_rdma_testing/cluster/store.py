@@ -36,7 +36,7 @@ class ServedResource:
 
     @property
     def is_kubernetes_own(self) -> bool:
-        """Return whether the resource is built into Kubernetes, not a custom resource."""
+        """Return whether, by its group, the resource is Kubernetes' own, not a custom resource."""
         return "." not in self.group or self.group.endswith(".k8s.io")
 
     @property
@@ -134,9 +134,10 @@ class ObjectStore:
         return self._write(key, new, owners)
 
     def update(self, key: Key, document: Document, manager: str, part: str = "") -> Document:
-        """Replace the object or its status.
+        """Replace the object except its status, or only the status.
 
-        Raise Refusal, 409 for another uid or resourceVersion and 422 without a resourceVersion.
+        Raise Refusal: 404 without the object, 409 for another uid or resourceVersion, 422 without a
+        resourceVersion.
         """
         old = self.get(key)
         meta = document.get("metadata", {})
@@ -153,7 +154,9 @@ class ObjectStore:
     def merge(
         self, key: Key, patch: Document, manager: str, part: str = "", *, strategic: bool = False
     ) -> Document:
-        """Apply a merge patch; raise Refusal, 409 for another resourceVersion and 422 for a uid.
+        """Apply a merge patch.
+
+        Raise Refusal: 404 without the object, 409 for another resourceVersion, 422 for another uid.
 
         A `strategic` patch is refused (415) for a kind that is not Kubernetes' own.
         """
@@ -176,7 +179,7 @@ class ObjectStore:
     ) -> Document:
         """Apply fields of `wanted` server-side: its status for a `part`, else all but the status.
 
-        Raise Refusal (409) if others own fields with other values, unless forced.
+        Raise Refusal, such as 409 if others own fields with other values, unless forced.
         """
         check_name(key)
         who = (manager, "Apply", part)
@@ -210,7 +213,7 @@ class ObjectStore:
     def delete(self, key: Key, preconditions: Document) -> None:
         """Delete the object, or mark it for its finalizers.
 
-        Raise Refusal (409) if it has another uid or resourceVersion than `preconditions`.
+        Raise Refusal: 404 without it, 409 if `preconditions` name another uid or resourceVersion.
         """
         old = self.get(key)
         check_version(key, old, preconditions)

@@ -1,8 +1,8 @@
-"""What Cilium's agent does to a folder of CNI configuration, for tests of who lives beside it.
+"""What Cilium's agent does to a folder of CNI configuration, for tests of plugins beside it.
 
-It renders its list, watches the folder, and at every change renders it again: what differs by a
-byte is replaced by a rename, and every other configuration gets `.cilium_bak` behind its name. With
-the Helm value cni.exclusive=false (`exclusive`) it writes when it starts and watches nothing
+It renders its list, watches the folder, and at every change renders it again. A list that differs
+by a byte is replaced by a rename, and every other configuration gets `.cilium_bak` behind its name.
+With the Helm value cni.exclusive=false (`exclusive`) it writes when it starts and watches nothing
 (cilium daemon/cmd/cni/config.go, setupCNIConfFile, cleanupOtherCNI).
 """
 
@@ -33,10 +33,7 @@ _CHANGES = Mask.CREATE | Mask.MODIFY | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DE
 
 
 class FakeCilium:
-    """A fake of Cilium's agent in a CNI folder; `undone` counts how often it undid changes.
-
-    Run it by ``await FakeCilium(folder).run()``.
-    """
+    """A fake of Cilium's agent in a CNI folder; `undone` counts how often it undid changes."""
 
     def __init__(self, folder: Path, *, exclusive: bool = True) -> None:
         self._folder = folder

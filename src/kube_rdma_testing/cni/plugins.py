@@ -1,4 +1,4 @@
-"""A host whose CNI plugins are functions, for tests of whoever calls plugins.
+"""A host whose CNI plugins are functions, for tests of code that calls plugins.
 
 It refuses as the real one does: a plugin that is missing, takes too long or prints too much, and a
 root that may not be entered.

@@ -1,6 +1,6 @@
 """A shim in Python: sends, decides and prints what shim/ does, for tests without a compiler.
 
-It follows shim/main.c line by line; tests/unit/shim runs the same calls on both.
+It decides as shim/main.c does: tests/unit/shim runs the same calls on both.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ class FakeCgroups:
     def make(self, path: str, *, delegated: bool = True, processes: bool = False) -> None:
         """Make a group and every group above it that does not exist.
 
-        With `delegated` all controllers are enabled above it, as by the kubelet and runc. With
-        `processes` there are processes in it.
+        With `delegated` all controllers are enabled above it. With `processes` there are processes
+        in it.
         """
         above = ""
         for name in path.split("/"):
@@ -107,7 +107,7 @@ class FakeCgroups:
             raise _error(errno.EACCES)
 
     def groups(self, path: str) -> tuple[str, ...]:
-        """Return the names of the groups below a group; raise OSError (ENOENT) without it."""
+        """Return the names of a group's child groups; raise OSError (ENOENT) without the group."""
         if path not in self._groups:
             raise _error(errno.ENOENT)
         above = (one.rpartition("/") for one in self._groups if one)

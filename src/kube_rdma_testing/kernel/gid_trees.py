@@ -48,7 +48,7 @@ class PortFiles:
 
 @dataclass
 class Tree:
-    """A container's files of sysfs, /proc/net and /dev, as far as such a script reads them.
+    """A container's files of sysfs, /proc/net and /dev, for a script that sets NCCL's variables.
 
     `nets` has each interface's carrier and whether it has a dev_id. `held` are the devices with a
     node in /dev. `default` is the interface of the default route.

@@ -54,7 +54,7 @@ class FakeListener(Generic[Event]):
 
 
 class FakeUevents(FakeListener[Uevent]):
-    """A fake listener to uevents; `push` raises ValueError for a subsystem that it ignores."""
+    """A fake listener to uevents; `push` raises ValueError for a subsystem not listened to."""
 
     def __init__(self) -> None:
         super().__init__(_check_uevent)

@@ -1,4 +1,4 @@
-"""Fake interfaces on which switches send LLDP, beside kernel/lldp.py."""
+"""Fake interfaces on which switches send LLDP, in place of kernel/lldp.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FakeLldp:
         return self.sockets[-1]
 
     def send(self, interface: str, frame: bytes) -> None:
-        """Let a switch send a frame; the interface's sockets with room get it if it is LLDP."""
+        """Let a switch send a frame; the interface's sockets get it if it fits and is LLDP."""
         ours = frame[:6] in GROUPS and frame[12:14] == LLDP.to_bytes(2)
         for one in self.sockets:
             if one.interface == interface and ours and len(frame) <= MOST_BYTES:

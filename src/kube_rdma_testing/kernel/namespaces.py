@@ -1,4 +1,4 @@
-"""Fake network namespaces of pods, beside kernel/pod/namespaces.py, by path."""
+"""Fake network namespaces of pods by path, in place of kernel/pod/namespaces.py."""
 
 from __future__ import annotations
 

@@ -103,13 +103,13 @@ class FakeRdma:
     space: FakeSpace
     pci: PciAddress | None = None
     size: int = 1024  # of its GID table
-    guid: str | None = None  # of its node
+    guid: str | None = None  # its node GUID
     partitions: tuple[int, ...] = ()
     managed: bool = True  # a subnet manager has activated its port
 
 
 class FakeNetwork:
-    """The fake network of a node; `shared` RDMA devices are in all namespaces.
+    """The fake network of a node; if `shared`, RDMA devices are in all namespaces.
 
     An `old` kernel, before Linux 6.15, makes a link in a pod only if the node has none of its name.
     """
@@ -120,12 +120,12 @@ class FakeNetwork:
         self.links: list[FakeLink] = []
         self.rdma: list[FakeRdma] = []
         self.announced: list[tuple[str, Address]] = []
-        self.neighbours: dict[Address, str] = {}  # who else has an address: its MAC
-        self.bare: dict[PciAddress, FakeRdma] = {}  # of functions that have no driver just now
+        self.neighbours: dict[Address, str] = {}  # the MAC of another host that has it
+        self.bare: dict[PciAddress, FakeRdma] = {}  # of functions without a driver
         self.unplugged: set[PciAddress] = set()
         self.messages = 0
         self._spaces: dict[Path, FakeSpace] = {}
-        self._made = 1  # of lo, in every namespace
+        self._made = 1  # the last index; lo has 1 in every namespace
         self._die_at: int | None = None
         self._add_loopback(self.node)
 
@@ -148,7 +148,7 @@ class FakeNetwork:
         return link
 
     def add_rdma(self, name: str, on: FakeLink, *, soft: bool = False, size: int = 1024) -> None:
-        """Add an RDMA device to a link; raise ValueError if the name or link has one already."""
+        """Add an RDMA device to a link; raise ValueError if the name or the link is taken."""
         if any(device.name == name or device.on is on for device in self.rdma):
             raise ValueError(f"{name} or {on.name} has a device already")
         pci = None if soft else on.pci
@@ -172,7 +172,7 @@ class FakeNetwork:
             self.remove(link)
 
     def die_after(self, messages: int) -> None:
-        """Raise KilledError as soon as this many further messages took effect."""
+        """Let `message` raise KilledError once this many further messages took effect."""
         self._die_at = self.messages + messages
 
     # What the kernel does, for network_pod.py.
@@ -225,7 +225,7 @@ class FakeNetwork:
         self.links.remove(link)
 
     def gids(self, device: FakeRdma) -> list[tuple[str, Address | None]]:
-        """Return the GID table of a device: interface and address, None for the GID of a MAC.
+        """Return the GID table of a device: interface and address, or None for the GID of a MAC.
 
         A card's table lists the links on it too, whatever namespace they are in.
         """

@@ -1,6 +1,6 @@
-"""A pod's network over network.py with the methods of PodNetwork: Steps run on lists.
+"""A fake PodNetwork, whose Steps change the lists of network.py.
 
-What it says when it refuses comes from kernel/pod/errors.py, as in the real one.
+Its errors come from kernel/pod/errors.py, as those of the real one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """RDMA devices of network.py: made, removed, moved, and bound anew.
 
 network_pod.py runs its Steps with it. An InfiniBand device has its own IPoIB interface. When the
-device moves or is bound anew, the interface ends. A new one comes on the node under the next free
+device moves or is bound anew, the interface ends. A new one appears on the node under the next free
 number (ipoib_add_port in drivers/infiniband/ulp/ipoib/ipoib_main.c).
 """
 
@@ -91,7 +91,7 @@ def give_back(net: FakeNetwork, undo: GiveBackRdma, pod: FakeSpace) -> None:
 
 
 def rebind(net: FakeNetwork, act: RebindFunction, pod: FakeSpace | None = None) -> None:
-    """Bind a driver to a function anew, unless its device on the node or in `pod` has the GUID."""
+    """Rebind a function to its driver, unless its device in node or `pod` has the wanted GUID."""
     device = _at(net, act.pci)
     if device is None and act.pci not in net.bare:
         raise Unavailable(f"the virtual function {act.pci} is gone")

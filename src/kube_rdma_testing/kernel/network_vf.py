@@ -55,7 +55,8 @@ def seen_functions(
 def allowed_mac(link: FakeLink, mac: str) -> str:
     """Return the MAC that a link has once `mac` was set.
 
-    InfiniBand keeps its own, and an untrusted function the one that its physical one has set.
+    InfiniBand keeps its own, and an untrusted virtual function the one that its physical function
+    has set.
     """
     if link.hardware == INFINIBAND:
         return link.mac

@@ -171,7 +171,7 @@ class FakeSriov:
 
 
 def _address(card: PciAddress, index: int) -> PciAddress:
-    """Return a virtual function's address: its card's, plus an offset and a stride for each."""
+    """Return a virtual function's address: its card's plus an offset and `index` strides."""
     bus, _, last = card.rpartition(":")
     slot, _, number = last.partition(".")
     devfn = (int(slot, 16) << 3 | int(number)) + _OFFSET + _STRIDE * index

@@ -1,8 +1,8 @@
 """A fake kernel: writes the sysfs tree that shows given devices, and breaks it on request.
 
-Tests and demonstrations use it. Reading what `write_tree` wrote gives the same values back. What no
-kernel could show is refused (tree_rules.py), so a test cannot be built on an impossible card.
-kube_rdma_lab/native/tree_text.py makes a tree out of an example machine's single text.
+Reading what `write_tree` wrote gives the same values back. What no kernel could show is refused
+(tree_rules.py), so a test cannot be built on an impossible card. kube_rdma_lab/native/tree_text.py
+makes a tree out of an example machine's single text.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def write_tree(
 ) -> None:
     """Write the kernel's sysfs for `devices` below `root`, which is made if missing.
 
-    The function of a device that is not among `functions` has no class, so a survey leaves it out.
+    A device's function that is not among `functions` has no class, so a survey leaves it out.
     Default routes are written as `kube-rdma devices --record` does. Raise ValueError with the
     reason for what no kernel could show.
     """
@@ -117,7 +117,7 @@ def damaged(root: Path, path: str, how: Damage) -> Iterator[None]:
 
 
 def remove_device(root: Path, name: str) -> None:
-    """Remove an RDMA device as unplugging does: its directory and the link to it."""
+    """Remove an RDMA device's directory and the link to it."""
     link = root / "class/infiniband" / name
     shutil.rmtree(link.resolve())
     link.unlink()
@@ -145,7 +145,7 @@ def remove_virtual(root: Path, link: Path) -> None:
 
 
 def _write_positions(root: Path, positions: dict[PciAddress, PciPosition]) -> None:
-    """Write the PCI functions of a tree, also those named as physical or virtual ones."""
+    """Write a tree's PCI functions, also those that others name as physical or virtual ones."""
     for position in list(positions.values()):
         physical = position.physical_function
         if physical and physical not in positions:

@@ -1,7 +1,7 @@
 """What no kernel can show: the refusals of the fake kernel, each as a sentence.
 
 tree.py asks here before it writes a tree. Every rule is a fact of the RDMA core, of the driver
-model or of sysfs. A rule that only suits our reader does not belong here.
+model or of sysfs, or an order in which a survey lists things.
 """
 
 from __future__ import annotations
@@ -183,7 +183,8 @@ def _char(char: CharDevice) -> Iterator[str]:
 def _shared_places(devices: Sequence[Device]) -> Iterator[str]:
     """Yield an error where devices differ on the NUMA node, position or bond of what they share.
 
-    Yield one too where a GID names an interface or bond of a device, and its port has none.
+    Yield one too where a GID names an interface or bond of a device, and the GID's port has no
+    interface.
     """
     nodes: dict[str, int | None] = {}
     positions: dict[str, PciPosition | None] = {}

@@ -1,6 +1,6 @@
 """What no PCI tree can show: the fake kernel's refusals about places, virtual functions and GPUs.
 
-It continues tree_rules.py under the same rule: it holds facts of drivers/pci only.
+It continues tree_rules.py with facts of drivers/pci.
 """
 
 from __future__ import annotations

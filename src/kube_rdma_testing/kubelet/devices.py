@@ -137,7 +137,7 @@ async def choose(
     """Choose devices for a container; raise RuntimeError if the device manager would give up.
 
     Devices of the pod's init containers come first. `prefer` makes the GetPreferredAllocation call.
-    It is not called where they are enough, or just enough with all that are near the container's
+    It is not called where those devices are enough, or just enough with all near the container's
     NUMA nodes.
     """
     reused = devices.reusable(resource, place)

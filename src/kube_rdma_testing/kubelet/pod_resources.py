@@ -1,7 +1,7 @@
 """The fake kubelet's pod resources API v1: who holds what, from the devices that it gave away.
 
 Follows pkg/kubelet/apis/podresources and cm/container_manager.go of Kubernetes 1.36: an entry for
-each device, one for each of its NUMA nodes if it has several; init containers are not listed.
+each device, one for each of its NUMA nodes if it has several. Init containers are not listed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kube_rdma_testing.kubelet.devices import Devices
 class FakePodResources(PodResourcesListerBase):
     """A fake of the kubelet's pod resources API; `has_get` False is one before Kubernetes 1.34.
 
-    `claimed` are devices of containers by prepared claims of any driver; such a container is listed
-    whether it holds shares or not. List shows only the pods in `heard`, as (namespace, name), of
-    which a kubelet that has just started knows; None means all.
+    `claimed` are devices that containers have by prepared claims of any driver; such a container is
+    listed whether it holds shares or not. List shows only the pods in `heard`, as (namespace,
+    name), since a kubelet that has just started knows few; None means all.
     """
 
     def __init__(self, devices: Devices) -> None:
@@ -34,7 +34,7 @@ class FakePodResources(PodResourcesListerBase):
     async def List(  # noqa: N802  names of the wire
         self, stream: Stream[pb.ListPodResourcesRequest, pb.ListPodResourcesResponse]
     ) -> None:
-        """Answer with every pod that holds a device or has a prepared claim."""
+        """Answer with each pod, if in `heard`, that holds a device or has a prepared claim."""
         await stream.recv_message()
         holders = [(place.namespace, place.pod) for place, _ in self._devices.holdings]
         names = dict.fromkeys((*holders, *((one.namespace, one.pod) for one in self.claimed)))

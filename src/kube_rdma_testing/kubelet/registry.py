@@ -1,4 +1,4 @@
-"""The fake kubelet's plugin watcher: finds sockets in plugins_registry and asks who they are.
+"""The fake kubelet's plugin watcher: finds sockets in plugins_registry and asks for their plugins.
 
 Follows pkg/kubelet/pluginmanager of Kubernetes 1.36. A socket is registered once, when it appears
 or when the kubelet starts, and tried again until that works. A lost connection changes nothing. A

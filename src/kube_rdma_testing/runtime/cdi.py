@@ -1,7 +1,7 @@
 """A fake container runtime: looks CDI devices up as containerd does, from the files of a folder.
 
 Follows pkg/cdi and specs-go of the CDI library v1.1.1: what it would refuse is refused, and a
-device that two files name is dropped. It rescans at each lookup; the real one may be 20 ms late.
+device that two files name is dropped. It rescans at each lookup.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class FakeCdiRuntime:
 
 
 def _devices(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return a document's edits by qualified device name; raise ValueError as the library does."""
+    """Return a CDI document's edits by device name; raise ValueError as the library does."""
     _check_fields(spec, _SPEC, "specs.Spec")
     if spec["cdiVersion"] not in _VERSIONS:
         raise ValueError(f"invalid version {spec['cdiVersion']!r}")

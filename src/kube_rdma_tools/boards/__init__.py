@@ -3,5 +3,5 @@
     machine's tree ─► board ─► allocator, until the node is full ─► measure ─► page
 
 `python -m kube_rdma_tools.boards .` writes the table of docs/claims.md anew.
-tests/lab/native/test_boards.py compares it with what it would write.
+tests/lab/native/test_boards.py compares that table with a new one.
 """

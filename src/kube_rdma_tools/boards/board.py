@@ -49,7 +49,7 @@ class CardPool(StrEnum):
 
 
 class GpuDriver(StrEnum):
-    """The age of NVIDIA's DRA driver, whose slices have the NUMA node since 0.5 (NEW)."""
+    """The age of NVIDIA's DRA driver: slices of a NEW one have the NUMA node."""
 
     NEW = "new"
     OLD = "old"
@@ -100,7 +100,7 @@ def board(name: str) -> Board:
 
 
 def _card_slices(survey: Survey, pool: CardPool) -> list[dict[str, Any]]:
-    """Return the card slices that an agent of the preset publishes on a new node."""
+    """Return the card slices that an agent with the pool's preset publishes on a new node."""
     wished = parse_config(PRESETS[pool]["agent"]["config"].encode(), pool).pools
     cards = node_cards(survey)
     pools, _ = resolve(wished, cards, survey)

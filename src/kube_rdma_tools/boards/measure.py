@@ -20,7 +20,7 @@ from kube_rdma_tools.boards.board import Board, BoardPosition, CardPool, GpuDriv
 
 
 class NearCards(Frozen):
-    """The number of GPUs of pods with their card at the same PCIe root, NUMA node or elsewhere."""
+    """The numbers of pods' GPUs whose card is at the same PCIe root, NUMA node, or elsewhere."""
 
     root: int = 0
     numa_node: int = 0
@@ -54,7 +54,7 @@ class Row(Frozen):
 
 
 def rows(allocator: BoardAllocator, board: Board, driver: GpuDriver) -> Iterator[Row]:
-    """Yield the best request on a board for each number of GPUs that a pod may have."""
+    """Yield the result of the best request on a board for each number of GPUs of a pod."""
     for gpus in pod_sizes(len(board.gpus)):
         requests = _near_requests(gpus)
         if gpus == len(board.gpus):
@@ -75,7 +75,7 @@ def pod_sizes(gpus: int) -> list[int]:
 def nearness(gpus: Sequence[BoardPosition], cards: Sequence[BoardPosition]) -> NearCards:
     """Count a pod's GPUs by where the card is that serves each: same root, NUMA node, elsewhere.
 
-    A card serves at most an equal number of GPUs, rounded up.
+    A card serves at most its equal part of the GPUs, rounded up.
     """
     if not cards:
         return NearCards()
@@ -105,7 +105,7 @@ def _matched(
 
 
 def _near_requests(gpus: int) -> list[Request]:
-    """Return the requests for near cards: one for each GPU, then fewer, then as shares."""
+    """Return the requests for near cards: as many as GPUs, then fewer, then both as shares."""
     cards = [number for number in range(gpus, 0, -1) if gpus % number == 0]
     return [
         _request(gpus, number, near=True, shared=shared)
@@ -153,7 +153,7 @@ def _measured(allocator: BoardAllocator, board: Board, driver: GpuDriver, reques
 def _most(board: Board, request: Request) -> int:
     """Return for how many pods the board has devices, to avoid a long search that must fail.
 
-    Two shares of a claim are of two cards.
+    Two shares of one claim come from two cards.
     """
     if request.cards > len(board.cards):
         return 0

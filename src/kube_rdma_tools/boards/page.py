@@ -19,7 +19,7 @@ _HEAD = ("machine", "GPUs", "write", "pods", "root/NUMA/far")
 def table(allocator: BoardAllocator, boards: Iterable[Board]) -> str:
     """Return a Markdown table with a row for each board and number of GPUs per pod.
 
-    Another row follows where the older GPU driver has another result.
+    Rows of the older GPU driver follow where its result differs.
     """
     lines = [markdown_row(_HEAD), "|---" * len(_HEAD) + "|"]
     for board in boards:

@@ -1,7 +1,7 @@
 """The checks of both items: commands of users, and what has to be in their output.
 
-The two pods of the first check run until the end. Other checks are made in them, and are not run if
-that check is not met.
+Each check returns what it saw, or raises Unproven. The two pods of the first check run until the
+end. Checks that need these pods are not run if the first check is not met.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _json(recorder: Recorder, *words: str) -> Any:
 
 
 def _interfaces(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Start two pods and prove that each has as many interfaces beside eth0 as networks."""
+    """Start two pods and prove that each has an interface beside eth0 for each network."""
     recorder.asked(*_words(options, "apply", "-f", "-"), stdin=pods.pair(options))
     named = [f"pod/{name}" for name in (PREFILL, DECODE)]
     wait = ("wait", *named, "--for=condition=Ready", f"--timeout={options.seconds}s")
@@ -136,7 +136,7 @@ def _published(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _placed(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Prove that both pods run where shares are, and that a too large one stays Pending."""
+    """Prove that both pods run where shares are, and that a pod that asks for too many waits."""
     nodes = _json(recorder, "kubectl", "get", "nodes")["items"]
     free = {
         one["metadata"]["name"]: int(
@@ -215,7 +215,7 @@ def _apart(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _reads_cache(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Prove that `ucx_perftest` reads 1 MiB at a time over RDMA, as NIXL does over UCX."""
+    """Prove that `ucx_perftest` reads 1 MiB at a time over RDMA."""
     prefill = _json(recorder, *_words(options, "get", "pod", PREFILL))
     decode = _json(recorder, *_words(options, "get", "pod", DECODE))
     listen = f"ucx_perftest -p {_PORT} >/dev/null 2>&1 &"

@@ -38,7 +38,7 @@ class CommandOutcome(Frozen):
 
     @property
     def last(self) -> str:
-        """Return the last line of stderr, or else of stdout, which mostly says why it failed."""
+        """Return the last line of stderr, or else of stdout, which may say why a command failed."""
         lines = f"{self.text}\n{self.errors}".strip().splitlines()
         return lines[-1] if lines else "it printed nothing"
 

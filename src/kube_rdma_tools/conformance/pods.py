@@ -1,6 +1,6 @@
 """The pods that checks start: two of different roles on two nodes, one too large, one with a claim.
 
-First of the checks: everything else is asked of the pair while it runs.
+The first check starts the two pods; later checks use them while they run.
 """
 
 from __future__ import annotations

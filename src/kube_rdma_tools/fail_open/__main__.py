@@ -71,8 +71,8 @@ def pods(pod: IO[str], count: int, expect: str, late: int) -> None:
 def judge_command(every: bool) -> None:
     """Judge the pods of `kubectl get pods,events -o json`, which it reads.
 
-    Exit codes: 0 no pod ran without its NIC, 1 some did or wrote no line, or no pod of the check
-    is there, 3 the input is no list.
+    Exit codes: 0 no pod ran without its NIC; 1 some did, the check of one wrote no result, or
+    there is no pod; 3 the input is no list.
     """
     try:
         items = json.load(sys.stdin)["items"]
@@ -90,7 +90,7 @@ def judge_command(every: bool) -> None:
 
 
 def lines(judgements: Sequence[Judgement], *, every: bool) -> Iterator[str]:
-    """Yield a line for each pod that did not simply run with its NIC, with `every` for all pods."""
+    """Yield a line for each pod whose verdict is not WITH, or with `every` for each pod."""
     for judged in judgements:
         if every or judged.verdict is not PodVerdict.WITH:
             late = f" (came after {judged.late} s)" if judged.late is not None else ""

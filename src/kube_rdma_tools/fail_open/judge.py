@@ -1,7 +1,7 @@
 """Judges each pod: it ran with its NIC, it ran without, or it did not start, and why.
 
 The check that ran in a pod wrote one line, which stands in the pod's status. If a pod did not
-start, its status or an Event may say why. Pure: documents as kubectl prints them in, verdicts out.
+start, its status or an Event may say why.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 
 
 class PodVerdict(StrEnum):
-    """The end of a pod: with its NIC, without it, refused, silent or unclear."""
+    """What became of a pod: with its NIC, without it, refused, silent or unclear."""
 
     WITH = "with"  # it ran, and had all that it expects when it started
     WITHOUT = "without"  # it ran and lacked something: the driver failed open
@@ -36,8 +36,8 @@ class PodVerdict(StrEnum):
 class Judgement(Frozen):
     """The verdict on a pod; `why` is what it lacks, or who refused it.
 
-    `recovered`: it started after it had been refused. `late` is after how many seconds it had all;
-    None means from the start, or never.
+    `recovered` says that it started after a refusal. `late` is the number of seconds after which it
+    lacked nothing any more; None means from the start, or never.
     """
 
     pod: str

@@ -63,7 +63,7 @@ def constraint(objects: Sequence[Json], environment: Environment) -> Iterator[Vi
 def _refused(
     pod: JudgedPod, nearest: tuple[SecurityConstraint, tuple[tuple[str, str, str], ...]] | None
 ) -> Iterator[Violation]:
-    """Yield a violation for each field for which the nearest constraint refuses the pod."""
+    """Yield a violation for each field that the `nearest` constraint refuses; none without one."""
     if nearest is None:
         return
     row, breaches = nearest

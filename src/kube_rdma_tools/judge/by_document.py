@@ -1,4 +1,4 @@
-"""Violations that a vendor's document asks for, so that a preset with its names has them.
+"""Violations that follow from a vendor's document, since a preset keeps the document's names.
 
 A row allows a rule's violation at a field of these objects, as these presets install them in these
 environments, and nothing else. It has the document's statement, the sentence that users read, and

@@ -97,7 +97,7 @@ class SecurityConstraint(Frozen):
 
     name: str
     for_all: bool = False
-    host: frozenset[str] = frozenset()  # fields of a pod, and hostPort
+    host: frozenset[str] = frozenset()  # allowed fields of a pod, and hostPort
     privileged: bool = False
     escalation: bool = False
     capabilities: frozenset[str] = frozenset()
@@ -108,7 +108,7 @@ class SecurityConstraint(Frozen):
 
 
 class TakenObject(Frozen):
-    """An object that another installation has already; it is cluster-wide without a namespace."""
+    """An object that another installation has already; without a namespace it is cluster-wide."""
 
     kind: str
     name: str

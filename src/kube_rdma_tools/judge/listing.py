@@ -2,8 +2,8 @@
 
     constraint | Deployment/kube-rdma-controller | controller | openshift | vke nvidia ib
 
-Cells are rule, object, container (or -), environments and presets. `*` stands for all
-environments, and `* but a b` for all others.
+Cells are rule, object, container (or -), environments and presets. `*` stands for all environments,
+and `* but a b` for all except a and b.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def occurrence(violation: Violation, environment: str, preset: str) -> Occurrenc
 
 
 def lines(entries: Iterable[Occurrence], environments: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each object and rule, and for each set of presets that it has there.
+    """Yield a line for each rule, object, container and set of presets.
 
-    A line names all environments with this set.
+    It names all environments in which just these presets have the violation.
     """
     presets: dict[tuple[str, str, str], dict[str, list[str]]] = defaultdict(dict)
     for entry in sorted(entries):

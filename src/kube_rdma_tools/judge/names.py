@@ -64,7 +64,7 @@ def taken_definition(objects: Sequence[Json], environment: Environment) -> Itera
 
 
 def ambiguous_plural(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
-    """A text has people type a name of a kind that another group has, without the group."""
+    """A text has people type a kind's name, which another group has too, without the group."""
     definitions = [row for neighbour in environment.neighbours for row in neighbour.definitions]
     owned = {definition.name for definition in definitions}
     taken = {word: row.name for row in definitions for word in row.words}

@@ -83,7 +83,7 @@ def _folders(pod: JudgedPod, container: JudgedContainer) -> list[str]:
 
 
 def read_only_folder(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
-    """A folder that has to be made or written is on a file system that cannot be."""
+    """A folder that has to be made or written is on a read-only file system."""
     for pod in judged_pods(objects):
         written = {
             mount["name"]
@@ -138,6 +138,6 @@ def _places(paths: NodePaths) -> dict[str, tuple[str, ...]]:
 
 
 def _below(path: str, tops: Sequence[str]) -> bool:
-    """Decide whether a path is in one of these folders, or is one."""
+    """Decide whether a path is in one of these folders, or is one of them."""
     whole = path.rstrip("/") + "/"
     return any(whole.startswith(top.rstrip("/") + "/") for top in tops)

@@ -24,13 +24,13 @@ from kube_rdma_tools.judge.pod_security import (
 from kube_rdma_tools.judge.security_constraints import CONSTRAINT_ROLE, SMALLEST_USER, USERS
 
 Refusal: TypeAlias = tuple[str, str, str]
-"""A container or "", a field and its value."""
+"""The name of a container or "", a field and its value."""
 
 
 def admitted_by(
     objects: Sequence[Json], pod: JudgedPod, constraints: Sequence[SecurityConstraint]
 ) -> tuple[SecurityConstraint, ...]:
-    """Return the constraints that a pod's account may use: by bindings of `objects`, or for all."""
+    """Return the constraints of a pod's account: those that `objects` bind, and those `for_all`."""
     bound = {
         made["roleRef"]["name"].removeprefix(CONSTRAINT_ROLE)
         for made in objects
@@ -51,7 +51,7 @@ def _is_account(subject: Json, pod: JudgedPod) -> bool:
 
 
 def refusals(pod: JudgedPod, row: SecurityConstraint) -> Iterator[Refusal]:
-    """Yield each part of a pod that a constraint refuses, by container, field and value."""
+    """Yield each part of a pod that a constraint refuses, as container, field and value."""
     yield from _of_host(pod, row)
     yield from _of_rights(pod, row)
     yield from _of_users(pod, row)

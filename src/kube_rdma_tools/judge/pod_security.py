@@ -247,7 +247,7 @@ CONTROLS = (
 
 
 def controls(level: SecurityLevel) -> tuple[SecurityControl, ...]:
-    """Return the controls of a Pod Security level; `restricted` has those of `baseline` too."""
+    """Return the controls of a level: `privileged` has none, `restricted` also the baseline's."""
     if level is SecurityLevel.PRIVILEGED:
         return ()
     return tuple(

@@ -90,7 +90,7 @@ def _wanted_by_pod(pod: JudgedPod) -> Iterator[tuple[str, tuple[str, str, str]]]
 
 
 def _is_of_cluster(kind: str, namespace: str, name: str, environment: Environment) -> bool:
-    """Decide whether every cluster of this kind has the object; "" is the pod without a class."""
+    """Decide whether every cluster of the kind has the object; PriorityClass "" stands for none."""
     match kind:
         case "Namespace":
             return name in _NAMESPACES

@@ -42,7 +42,7 @@ def nowhere(objects: Sequence[Json], environment: Environment) -> Iterator[Viola
 
 
 def unfit_node(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
-    """A node takes the pod on which it can never run."""
+    """The scheduler may put the pod on a node where it can never run."""
     for pod in judged_pods(objects):
         for node in environment.nodes:
             # The operator gives its labels to nodes for which it has an image.

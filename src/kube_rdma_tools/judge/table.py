@@ -48,7 +48,7 @@ def table(judged: Sequence[JudgedPreset]) -> Iterator[str]:
 
 
 def _matrix(judged: Sequence[JudgedPreset]) -> Iterator[str]:
-    """Yield a table of how many rules objects break, by environment and preset."""
+    """Yield the lines of a table that counts violations by environment and preset."""
     presets = list(dict.fromkeys(entry.preset for entry in judged))
     titles: dict[str, tuple[str, dict[str, int]]] = {}
     for entry in judged:

@@ -8,7 +8,7 @@ from kube_base.frozen import Frozen
 class Violation(Frozen, order=True):
     """A violation of a rule by a field of an object, with its problem and remedy.
 
-    The table of rules sets `rule` later. `where` is kind and name of the object, such as
+    `judge` sets `rule` later. `where` is kind and name of the object, such as
     Deployment/kube-rdma-controller. `container` is empty if the field is in none.
     """
 

@@ -33,7 +33,7 @@ _WITH_GROUP = "--api-version="
 
 
 def alone(text: str) -> Iterator[tuple[int, str]]:
-    """Yield line and word for each word in a text's kubectl commands, which may name a kind.
+    """Yield line and word for each word of the kubectl commands in a text, a possible kind.
 
     A command with `--api-version=` names the group, so its words are left out.
     """

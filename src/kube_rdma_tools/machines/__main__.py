@@ -4,7 +4,7 @@
     python -m kube_rdma_tools.machines NAME           # of the tree.txt that is there
 
 The tables say what the survey shows. Whoever adds the machine compares them with the hardware: what
-is wrong there is what has to be mended.
+is wrong there has to be mended.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VERSION. WHAT IS SPECIAL, AND WHAT WAS WRONG.
 
 
 def add(name: str, folder: Path | None, place: Path = PLACE) -> str:
-    """Write an example machine from a recorded node, or without one its page; return a message.
+    """Write a machine's page, and first its text if a recorded folder is given; return a message.
 
     Raise Refused for an unusable folder, a new machine's name that exists, or a missing tree.txt.
     """

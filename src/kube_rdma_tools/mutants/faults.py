@@ -1,8 +1,8 @@
 """Single faults of a Python file: each is a small change that a hand could make.
 
-First of `make mutants`: run.py draws from the faults of all files. Pure: source in, faults out.
-Code that no unit test has to notice is left out: annotations, decorators, imports, TYPE_CHECKING
-blocks, docstrings, assertions, f-strings and log calls.
+First step of `make mutants`: run.py draws from the faults of all files. Pure: source in, faults
+out. Code that no unit test has to notice is left out: annotations, decorators, imports,
+TYPE_CHECKING blocks, docstrings, assertions, f-strings and log calls.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Puts drawn faults into copies of the source, one at a time, and runs the tests on them.
 
-Last of `make mutants`: between places.py, which says where faults may be, and __main__.py, which
-shows them. One run of all tests on a noting copy (calls.py) says which test calls which function.
-Hosts (host.py) then try faults inside of functions. A fault in code that runs at import needs a
-process of its own, with the tests that call or import the file. The checkout stays as it is; the
-tests are its own, and import a copy by PYTHONPATH.
+It stands between places.py, which says where faults may be, and __main__.py, which shows them. One
+run of all tests on a noting copy (calls.py) says which test calls which function. Hosts (host.py)
+then try faults inside of functions. A fault in code that runs at import needs a process of its own,
+with the tests that call or import the file. The checkout stays as it is; the tests are its own, and
+import a copy by PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DrawnFault(Frozen):
 
 
 class MutationOutcome(Frozen):
-    """The outcome of a fault: the test that failed, "" if all passed."""
+    """The outcome of a fault: the test that failed or what ended the tests, "" if all passed."""
 
     drawn: DrawnFault
     noticed_by: str
@@ -53,12 +53,12 @@ class _Calls(Frozen):
     of_test: dict[str, frozenset[str]]
 
     def tests(self, functions: Sequence[str]) -> list[str]:
-        """Return the tests that call one of these functions, first tests that call the fewest."""
+        """Return the tests that call one of these functions, those that call the fewest first."""
         chosen = [name for name, called in self.of_test.items() if called & frozenset(functions)]
         return sorted(chosen, key=lambda name: (len(self.of_test[name]), name))
 
     def files(self, file: Path, checkout: Path) -> list[str]:
-        """Return the test files that call a function of a file, or have its module's name."""
+        """Return the test files that call a function of a file, or contain its module's name."""
         prefix, module = f"{file} ", ".".join(file.with_suffix("").parts[1:])
         functions = {name for called in self.of_test.values() for name in called}
         calling = self.tests([name for name in functions if name.startswith(prefix)])
@@ -75,7 +75,7 @@ class _Calls(Frozen):
 
 
 def draw(checkout: Path, files: Sequence[Path], seed: int, count: int) -> list[DrawnFault]:
-    """Draw `count` faults of these files at random; seed and source determine them.
+    """Draw up to `count` faults of these files at random; seed and source determine them.
 
     Each fault of all files is equally likely.
     """
@@ -90,7 +90,7 @@ def draw(checkout: Path, files: Sequence[Path], seed: int, count: int) -> list[D
 def outcomes(
     checkout: Path, folder: Path, drawn: Sequence[DrawnFault], workers: int
 ) -> Iterator[MutationOutcome]:
-    """Try each fault and yield its outcome, in another order; `folder` is for copies of the source.
+    """Try each drawn fault and yield outcomes in any order; `folder` is for copies of the source.
 
     Raise Unavailable if the tests do not run on a copy.
     """
@@ -133,7 +133,7 @@ def _functions(checkout: Path, drawn: DrawnFault) -> list[str]:
 
 
 def _calls(checkout: Path, folder: Path, workers: int) -> _Calls:
-    """Run all tests on a copy of the source that records which functions they call."""
+    """Return which functions each test calls, from one run of all tests on a noting copy."""
     source = _copy(checkout, folder)
     for path in (source / "kube_rdma").rglob("*.py"):
         name = str(path.relative_to(folder))

@@ -40,7 +40,7 @@ def of_components(listed: Iterable[ImageComponent]) -> dict[str, ArchivedFile]:
 
 
 def common_licences(root: Path) -> dict[str, ArchivedFile]:
-    """Return the common licence texts that Debian's copyright files refer to."""
+    """Return Debian's common licence texts, which its copyright files may refer to."""
     return {
         f"deb/common-licenses/{path.name}": ArchivedFile(path.read_bytes())
         for path in sorted((root / COMMON).iterdir())

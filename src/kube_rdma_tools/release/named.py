@@ -21,7 +21,7 @@ _SECTION = re.compile(r"(?m)^## \[([^\]]+)\] - \d{4}-\d\d-\d\d\n(?:\nCommit: `([
 
 
 def commits(changelog: str) -> dict[str, str]:
-    """Return the commit of each version in a changelog, newest first; "" if none is given."""
+    """Return the commit of each version in a changelog, in its order; "" if none is given."""
     return {version: commit or "" for version, commit in _SECTION.findall(changelog)}
 
 

@@ -72,7 +72,7 @@ def _url(part: ImageComponent) -> PackageURL:
 
 
 def _licenses(part: ImageComponent) -> list[License]:
-    """Return a component's licences: one as SPDX expression, several or Debian's by name."""
+    """Return a component's licences: a single one as SPDX id or expression if it reads as one."""
     factory = LicenseFactory()
     if part.kind != "deb" and len(part.licences) == 1:
         return [factory.make_from_string(part.licences[0])]

@@ -84,7 +84,8 @@ def decide(written: str, tag: str, commits: int) -> ReleaseVersion:
     """Return a commit's version; `commits` counts those after the last tag, or all without one.
 
     `written` is the version in the source. A tagged commit has it; other commits are development
-    versions of it. Raise Refused if the tag is another version, or an earlier tag has it already.
+    versions of it. Raise Refused if the tag is another version, or an earlier tag has it or a later
+    one.
     """
     development = ReleaseVersion(f"{written}.dev{commits}")
     if not tag:

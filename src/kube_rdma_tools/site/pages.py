@@ -53,7 +53,10 @@ def file_at(place_in_site: str) -> str:
 
 
 def parent(name: str) -> str:
-    """Return the parent of a page that is on no shelf: the README.md of a folder above."""
+    """Return the parent of a page that is on no shelf: the README.md of its folder.
+
+    The parent of a README.md is that of the folder above.
+    """
     folder = PurePosixPath(name).parent
     if PurePosixPath(name).name == "README.md":
         folder = folder.parent

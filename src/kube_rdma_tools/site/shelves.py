@@ -61,7 +61,7 @@ def _entries(text: str, pages: Collection[str]) -> Iterator[ShelvedPage]:
 
 
 def below(page: str, all_shelves: Collection[PageShelf], pages: Collection[str]) -> tuple[str, ...]:
-    """Return the pages on no shelf whose parent in the navigation is `page`."""
+    """Return the pages on no shelf, without decisions, whose parent in the navigation is `page`."""
     shelved = {entry.page for shelf in all_shelves for entry in shelf.entries}
     rest = [name for name in pages if name not in shelved and name != START]
     return tuple(name for name in rest if parent(name) == page and not _DECISION.fullmatch(name))

@@ -1,8 +1,8 @@
 """Plugin of the pytest that runs in the bare machine: reports tests as they begin and end.
 
 The file `results` is the machine's second serial line, or a file of its host. It gets a JSON object
-when a test begins, one with the result when it has ended, and one without a name at the very end.
-They are read by kube_rdma_lab/bare/results.py. Every few seconds a sign of life is written.
+when a test begins, and one with the result when it has ended. The last object has no test's name.
+kube_rdma_lab/bare/results.py reads them. Every few seconds a sign of life is written.
 
 Before the first test the plugin waits for the file `modules`. If a test does not end, it prints the
 stacks of Python and the kernel, and then reports it. The outer run then gives the machine up.
@@ -88,7 +88,7 @@ def pytest_runtest_logfinish(nodeid: str) -> None:
 
 
 def tell_when_long(test: str, end: Event) -> None:
-    """Print the stacks of a test that runs too long to the console, then report it."""
+    """If a test runs too long, print stacks to the console, then report the test."""
     if end.wait(LONG_STARTS * STARTED):
         return
     with Path("/dev/console").open("w") as console:
