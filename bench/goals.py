@@ -51,7 +51,9 @@ def table(by_benchmark: Mapping[str, Sequence[Result]]) -> Iterator[str]:
 
     Both figures of a row come from the word's newest run.
     """
-    yield markdown_row(("figure", "beside", "goal", "newest", "before", "why it is missed", "word"))
+    yield markdown_row(
+        ("figure", "beside", "goal", "newest", "before", "why it is missed", "benchmark")
+    )
     yield "|---" * 7 + "|"
     shown: dict[str, None] = {}
     for word, by_key in goals().items():

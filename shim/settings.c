@@ -46,7 +46,7 @@ static const struct target {
     {"ucx.conf", "etc/ucx", OURS_FIRST, 0644},
     {"nccl_env.sh", "usr/local/bin", OWN_ALONE, 0755},
     {"nccl-topology.xml", "etc/kube-rdma", OWN_ALONE, 0644},
-    /* The last value counts (opal/mca/base/mca_base_parse_paramfile.c); others have no such folder. */
+    /* The last value counts (opal/mca/base/mca_base_parse_paramfile.c); containers of others lack it. */
     {"openmpi-mca-params.conf", "etc/openmpi", OURS_FIRST, 0},
 };
 

@@ -105,4 +105,5 @@ def test_a_slow_lab_has_longer_for_what_a_page_waits_for(pace, text, wanted):
 def test_a_wait_for_an_object_without_conditions_is_begun_anew(shell, tmp_path):
     """kubectl ends at once then, and a reader would enter the command again."""
     seen = tmp_path / "seen"
-    assert shell.check(f"test -e {seen} || {{ touch {seen}; echo '{NO_CONDITIONS}'; false; }}") == ""
+    once = f"test -e {seen} || {{ touch {seen}; echo '{NO_CONDITIONS}'; false; }}"
+    assert shell.check(once) == ""

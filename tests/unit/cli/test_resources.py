@@ -164,7 +164,7 @@ NETWORK          RESOURCE  FREE ADDRESSES
 kube-rdma/lone   rdma/nic  222
 kube-rdma/rails  rdma/nic  222
 
-For rdma/nic. A share is one virtual interface of each physical card.
+For rdma/nic. A share is the one virtual interface of a physical card.
     apiVersion: v1
     kind: Pod
     metadata:

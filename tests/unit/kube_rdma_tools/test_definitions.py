@@ -93,7 +93,7 @@ def test_no_kind_has_floating_point_but_in_fields_that_go(one):
     numbers = {path for path, each in found.items() if each["type"] == "number"}
     assert numbers == OLD_NUMBERS.get(one.kind, set())
     for path in numbers:
-        assert "it goes with the next release" in " ".join(found[path]["description"].split())
+        assert "it is removed in the next release" in " ".join(found[path]["description"].split())
 
 
 def test_a_status_in_a_document_of_people_is_a_struct_with_its_fault():

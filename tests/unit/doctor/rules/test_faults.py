@@ -545,7 +545,7 @@ def test_what_kube_rdma_refused_is_told_without_the_words_around_it():
     why = f"{ADD}there is no network default/nowhere; Define it."
     first, *_ = diagnose(with_pod(phase="Pending", why=why)).findings
     assert (first.code, first.problem) == ("KR490", "there is no network default/nowhere")
-    assert first.remedy == "Define it"
+    assert first.remedy == "The Event says: Define it"
 
 
 def test_why_a_pod_does_not_start_stands_before_what_its_node_has():
@@ -575,7 +575,7 @@ def test_cards_that_the_pod_does_not_hold_take_one_line_behind_its_own():
 
 def test_a_full_pool_is_the_cause_of_the_wait():
     first, second = diagnose(with_pod(phase="Pending", why=FULL)).findings
-    assert (first.subject, first.remedy) == ("IPPool narrow", "Add a range")
+    assert (first.subject, first.remedy) == ("IPPool narrow", "The Event says: Add a range")
     assert (second.code, second.follows) == ("KR490", "KR322")
 
 
