@@ -177,6 +177,12 @@ def hostile_node(number):
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {}, "status": status}
 
 
+def large_node(number):
+    """A node as large whose resources are nobody's that kube-rdma knows."""
+    text = json.dumps(hostile_node(number)).replace("rdma/", "a.io/")
+    return json.loads(text)
+
+
 def hostile_report(number):
     """The report of a node that is not there."""
     return {"apiVersion": OWN, "kind": "NodeReport", "metadata": {"name": f"hostile-{number}"}}
@@ -233,7 +239,7 @@ CASES = {
 }
 
 # A node that starts a hundred pods is slow whatever they say, so the control has as many.
-CONTROLS = {"pod": Hostile(PODS, refused_pod)}
+CONTROLS = {"pod": Hostile(PODS, refused_pod), "Node": Hostile("/api/v1/nodes", large_node)}
 
 
 @pytest.fixture(scope="module")
@@ -273,6 +279,7 @@ class Process:
         group = re.compile(f"pod{pod['metadata']['uid'].replace('-', '[-_]')}".encode())
         mine = [one for one in Path("/proc").glob("[0-9]*") if group.search(read(one / "cgroup"))]
         self._home = max(mine, key=lambda one: amount(one, "VmRSS"))
+        self.pid = int(self._home.name)
 
     def cpu(self):
         """Seconds of a processor since it started."""
@@ -288,14 +295,15 @@ class Process:
         (self._home / "clear_refs").write_text("5")
 
     def listening(self):
-        """The ports and the unix sockets that it listens on."""
+        """The ports, with whether only their own node reaches them, and the unix sockets."""
         mine = {str(one.readlink()) for one in (self._home / "fd").iterdir()}
         ports, paths = set(), set()
         for name in ("tcp", "tcp6"):
             for row in read(self._home / "net" / name).decode().splitlines()[1:]:
                 _, local, _, state, *_ = fields = row.split()
                 if state == "0A" and f"socket:[{fields[9]}]" in mine:
-                    ports.add(int(local.rpartition(":")[2], 16))
+                    address, _, port = local.rpartition(":")
+                    ports.add((int(port, 16), address in LOOPBACK))
         for row in read(self._home / "net/unix").decode().splitlines()[1:]:
             fields = row.split()
             if fields[3] == "00010000" and f"socket:[{fields[6]}]" in mine and len(fields) > 7:
@@ -389,6 +397,9 @@ def test_a_hundred_hostile_objects_harm_nobody(lab, client, kind, record_propert
     assert beside <= MOST_RATIO * control, figures
 
 
+HEALTH = 9880  # serves /livez and /readyz
+LOOPBACK = ("0100007F", "0" * 24 + "01000000")  # in /proc/net/tcp and tcp6
+
 # Opens connections that say nothing, to a port or a unix socket, and keeps them until its input
 # ends. A connection that is refused or cut off is opened no more.
 SILENT = """
@@ -412,9 +423,9 @@ sys.stdin.read()
 
 
 @contextmanager
-def silent(lab, host, port=""):
-    """2,000 connections from one address, while they are held."""
-    enter = ("nsenter", f"--target={lab.state.pid}", "--net", "--")
+def silent(pid, host, port=""):
+    """2,000 connections from one address of a process's network, while they are held."""
+    enter = ("nsenter", f"--target={pid}", "--net", "--")
     argv = [*enter, sys.executable, "-c", SILENT, host, str(port), str(CONNECTIONS)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(argv, **pipes) as process:
@@ -423,9 +434,9 @@ def silent(lab, host, port=""):
         process.stdin.close()
 
 
-def scraped(lab, node, address, port):
-    """What a client on another node gets of the metrics."""
-    request = r"GET /metrics HTTP/1.0\r\n\r\n"
+def answer(lab, node, address, port, path):
+    """What a client on a node gets of an HTTP server."""
+    request = rf"GET {path} HTTP/1.0\r\n\r\n"
     script = f"exec 3<>/dev/tcp/{address}/{port}; printf '{request}' >&3; cat <&3"
     return cluster.shell(lab, node, "bash", "-c", script)
 
@@ -441,18 +452,23 @@ def test_silent_connections_keep_nobody_out(lab):
     for one in pods:
         process = Process(one)
         ports, paths = process.listening()
-        for place in [
-            *((one["status"]["podIP"], port) for port in ports),
-            *((path,) for path in paths),
-        ]:
+        own = one["spec"]["nodeName"]
+        other = next(node for node in ("node-1", "node-2") if node != own)
+        served = [
+            (("127.0.0.1", port), process.pid, own)
+            if is_local
+            else ((one["status"]["podIP"], port), lab.state.pid, other)
+            for port, is_local in ports
+        ]
+        for place, pid, node in [*served, *(((path,), process.pid, "") for path in paths)]:
             sockets += 1
             process.forget()
             memory = process.peak()
-            with silent(lab, *place):
+            with silent(pid, *place):
                 start_of_a_pod(lab, sockets)
-                if len(place) > 1:
-                    other = next(n for n in ("node-1", "node-2") if n != one["spec"]["nodeName"])
-                    assert "HTTP/1.1 200" in scraped(lab, other, *place)
+                if node:
+                    path = "/livez" if place[1] == HEALTH else "/metrics"
+                    assert "HTTP/1.1 200" in answer(lab, node, *place, path)
             more = process.peak() - memory
             print(f"{one['metadata']['name']} {place}: {more / MIB:.1f} MiB")
             assert more <= MOST_OF_CONNECTIONS, place
