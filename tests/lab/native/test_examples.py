@@ -48,7 +48,7 @@ def manifests(folder):
 
 @pytest.fixture(scope="module")
 def lab(native):
-    """Native nodes with the rights of every example, and the policy for agents."""
+    """Native nodes with the rights of every example."""
     scc.install_kinds(native)
     cluster.kubectl(native, "apply", "-f", f"{scc.examples().parent}/config/operator")
     cluster.wait(native, "crd", "--all", "--for=condition=Established")
@@ -56,12 +56,10 @@ def lab(native):
         every = [document for some in manifests(folder).values() for document in some]
         cluster.apply(native, *(one for one in every if one["kind"] not in RUNS))
     cluster.kubectl(native, "create", "namespace", OWN_NAMES)
-    cluster.kubectl(native, "apply", "-f", str(POLICY))
     for node in NODES:
         cluster.apply(native, holder(node))
     cluster.ready(native, *(f"agent-of-{node}" for node in NODES), namespace=OWN)
     yield native
-    cluster.kubectl(native, "delete", "-f", str(POLICY), "--ignore-not-found")
     cluster.kubectl(native, "delete", "-f", f"{scc.examples().parent}/config/operator")
     cluster.kubectl(native, "delete", "namespace", OWN_NAMES)
     for folder in NAMESPACES:
@@ -107,7 +105,8 @@ def config_of(lab, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def as_agent(lab, config_of):
-    """Run kubectl with such a token, once the policy is in force."""
+    """Run kubectl with such a token, once the policy for agents is in force."""
+    cluster.kubectl(lab, "apply", "-f", str(POLICY))
 
     def run(bound, *words):
         return cluster.kubectl(lab, f"--kubeconfig={config_of(bound)}", "-n", OWN, *words)
@@ -120,7 +119,8 @@ def as_agent(lab, config_of):
         return False
 
     until(lab, "the policy in force", refused)
-    return run
+    yield run
+    cluster.kubectl(lab, "delete", "-f", str(POLICY), "--ignore-not-found")
 
 
 def pod_of(node):

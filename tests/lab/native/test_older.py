@@ -31,6 +31,8 @@ NEWER = (
     f"{VKE}_a_kubelet_that_lost_its_checkpoint_gives_no_card_twice",
     # The kubelet says of a share whether it is healthy with ResourceHealthStatus, since 1.31.
     f"{VKE}_a_card_that_fails_is_seen_by_its_job_and_on_its_node",
+    # The policy for agents knows addresses, since 1.31.
+    *(f"test_examples.py::test_{what}" for what in ("an_agent", "a_token")),
     # Claims are resource.k8s.io/v1, since 1.34; a limit of them is a ResourceQuota, as ever.
     *(f"{EXAMPLE_OF}[claims/{name}.yaml]" for name in ("fast-or-slow", "measuring", "two-rails")),
 )
