@@ -35,7 +35,7 @@ class PoolState(Frozen):
 
 
 class Holder(Frozen):
-    """What a node holds of a pool; `spans` are addresses like ``10.0.0.5-10.0.0.9``."""
+    """The addresses of a pool that a node holds; `spans` are like ``10.0.0.5-10.0.0.9``."""
 
     node: NodeName
     count: int

@@ -300,7 +300,7 @@ class ComponentStatus(Frozen):
 
 
 class DaemonSetProgress(Frozen):
-    """How many pods of a DaemonSet are wanted and available, as its status says."""
+    """The numbers of pods of a DaemonSet that are wanted and available, by its status."""
 
     desired: int = 0
     available: int = 0

@@ -1,4 +1,4 @@
-"""What one node says of itself, what is read of a whole cluster, and the grid of its cards.
+"""Describes a node's report of itself, the facts of a whole cluster, and the grid of its cards.
 
 First reports/rules/node_report makes a NodeReport of each survey of the agent, then
 reports/node_report makes it the status of an object. Lists and texts have a limit there, so an

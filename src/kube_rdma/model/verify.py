@@ -89,7 +89,7 @@ class PerftestRow(Frozen):
 
 
 class PairOutcome(Frozen):
-    """What a client measured against a server on one rail, or why that failed."""
+    """A client's measurement against a server on one rail, or the reason why it failed."""
 
     client: str  # titles of pods
     server: str

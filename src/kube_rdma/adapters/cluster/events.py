@@ -64,7 +64,7 @@ class _Sentence(Frozen):
 
 
 class _SentenceCount(Struct):
-    """How often a sentence was passed to `tell`, and how many of these times are written."""
+    """The number of times that a sentence was passed to `tell`, and of those that are written."""
 
     name: str
     first: datetime

@@ -37,7 +37,7 @@ _LONGEST_NAME = 128
 
 
 class Announced(Frozen):
-    """What a switch port says of itself in one frame; it holds for `ttl` seconds."""
+    """The statement of a switch port in one frame; it holds for `ttl` seconds."""
 
     neighbour: ReportedNeighbour
     ttl: int
