@@ -33,7 +33,7 @@ class FakeLldp:
         ours = frame[:6] in GROUPS and frame[12:14] == LLDP.to_bytes(2)
         for one in self.sockets:
             if one.interface == interface and ours and len(frame) <= MOST_BYTES:
-                with suppress(BlockingIOError):  # there is no room, as in a flood
+                with suppress(OSError):  # no room, as in a flood; or a thread closes the socket
                     one.wire.send(frame)
 
     def rename(self, interface: str, name: str) -> None:
