@@ -27,6 +27,7 @@ from kube_rdma_lab.reading import Reader
 ENDLESS = "--timeout=-1s"
 # What kubectl says of an object whose controller has written no status yet (kubernetes#66439).
 NO_CONDITIONS = ".status.conditions accessor error: <nil>"
+MOST_WAITS = 300  # for the first conditions of an object; each takes kubectl some 0.1 s
 CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 # The DaemonSets of NVIDIA's document (examples/s3-network) run on nodes with this label; the
 # document sets it by hand too.
@@ -100,11 +101,11 @@ def wait(lab: Lab, *words: str) -> None:
 
     An object without conditions ends kubectl at once: then wait again.
     """
-    while True:
+    for left in reversed(range(MOST_WAITS)):
         try:
             waiting.run(lab, lab.kubectl("wait", *words, ENDLESS), concerns=words)
         except Unavailable as error:
-            if NO_CONDITIONS not in str(error):
+            if not left or NO_CONDITIONS not in str(error):
                 raise
         else:
             return

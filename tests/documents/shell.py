@@ -20,7 +20,7 @@ from threading import Timer
 from types import TracebackType
 from typing import Self
 
-from kube_rdma_lab.cluster import NO_CONDITIONS
+from kube_rdma_lab.cluster import MOST_WAITS, NO_CONDITIONS
 
 from .pages import ROOT, Command
 
@@ -76,7 +76,9 @@ class Shell:
     def check(self, text: str, place: str = "") -> str:
         """Run a command and return what it printed; Failed unless it ended well."""
         code, printed = self.run(text)
-        while code and NO_CONDITIONS in printed:
+        for _ in range(MOST_WAITS):
+            if not (code and NO_CONDITIONS in printed):
+                break
             code, printed = self.run(text)
         if code:
             raise Failed(f"{place}`{text}` ended with {code}:\n{printed}")

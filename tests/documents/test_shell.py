@@ -107,3 +107,5 @@ def test_a_wait_for_an_object_without_conditions_is_begun_anew(shell, tmp_path):
     seen = tmp_path / "seen"
     once = f"test -e {seen} || {{ touch {seen}; echo '{NO_CONDITIONS}'; false; }}"
     assert shell.check(once) == ""
+    with pytest.raises(Failed, match="accessor error"):  # also if none ever comes
+        shell.check(f"echo '{NO_CONDITIONS}'; false")
