@@ -196,8 +196,12 @@ async def events_until(events, end):
             return
 
 
-async def put_pod(clients, name):
-    """A pod on a node of the same name, which nobody runs."""
+@pytest.fixture
+async def pod(clients, name):
+    """Make a pod on a node of the same name, which nobody runs, and leave nothing of it.
+
+    No kubelet ends it, so it would stay for a minute under the tests that share this API server.
+    """
     container = {"name": "c", "image": "example.org/none"}
     spec = {
         "nodeName": name,
@@ -206,13 +210,16 @@ async def put_pod(clients, name):
         "automountServiceAccountToken": False,
     }
     await put(clients, POD, name, spec, {"phase": "Running"}, annotations={"n": "1", OWN: "1"})
+    yield await Pods(clients.cluster).read("default", name)
+    at_once = (("gracePeriodSeconds", "0"),)
+    request = wire.ApiRequest("delete", "", "v1", POD.plural, "default", name, query=at_once)
+    with suppress(Conflict):  # the test evicted it
+        await clients.other.write(request)
 
 
-async def test_a_pod(clients, name):
+async def test_a_pod(clients, name, pod):
     """One by name, and those of a node; annotations that nobody here reads are left out."""
-    await put_pod(clients, name)
     pods = Pods(clients.cluster)
-    pod = await pods.read("default", name)
     own = PodState("default", name, pod.uid, ((OWN, "1"),), (), True, name, "Running")
     assert pod == replace(own, created=pod.created)
     assert pod.uid
@@ -222,11 +229,9 @@ async def test_a_pod(clients, name):
     assert await pods.read("default", "nobody") is None
 
 
-async def test_a_pod_is_told_its_networks_and_another_of_its_name_is_not(clients, name):
+async def test_a_pod_is_told_its_networks_and_another_of_its_name_is_not(clients, name, pod):
     """It was deleted and made anew since it was read."""
-    await put_pod(clients, name)
     pods, networks = Pods(clients.cluster), NetworkObjects(clients.cluster)
-    pod = await pods.read("default", name)
     with pytest.raises(Conflict) as lost:
         await networks.tell(replace(pod, uid=str(uuid.uuid4())), ((OWN, "2"),))
     assert lost.value.lost is Lost.CHANGED
@@ -235,11 +240,9 @@ async def test_a_pod_is_told_its_networks_and_another_of_its_name_is_not(clients
     assert (await pods.read("default", name)).annotations == ((OWN, "3"),)
 
 
-async def test_an_evicted_pod(clients, name):
+async def test_an_evicted_pod(clients, name, pod):
     """It ends; a pod of its name that is another one does not, and there may be none."""
-    await put_pod(clients, name)
     pods = Pods(clients.cluster)
-    pod = await pods.read("default", name)
     await pods.evict(replace(pod, uid=str(uuid.uuid4())))
     assert await pods.read("default", name) == pod
     await pods.evict(pod)

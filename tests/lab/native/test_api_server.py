@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kube_rdma_lab import cluster
+
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = (*("test_contract.py", "test_contract_core.py", "test_election.py"), "test_admission.py")
 TESTS = tuple(f"tests/contract/cluster/{name}" for name in NAMES)
@@ -19,7 +21,7 @@ def lab(native):
 
 
 def test_the_contract_holds_on_a_real_api_server(lab):
-    """The same tests as on the fake, in the lab's network; about five seconds."""
+    """The same tests as on the fake, in the lab's network, leave no pod to the next test."""
     enter = ["nsenter", f"--target={lab.state.pid}", "--net", "--"]
     keys = {
         "KUBE_RDMA_TEST_KUBECONFIG": f"{lab.home}/pki/admin.kubeconfig",
@@ -31,3 +33,4 @@ def test_the_contract_holds_on_a_real_api_server(lab):
     )
     if result.returncode:
         pytest.fail(result.stdout + result.stderr, pytrace=False)
+    assert "contract-" not in cluster.kubectl(lab, "get", "pods", "-o", "name")
