@@ -231,7 +231,14 @@ def _service_account(environment: Mapping[str, str], account: Path) -> Access:
     space = account / "namespace"
     namespace = environment.get("POD_NAMESPACE", "")
     if not namespace:
-        namespace = space.read_text().strip() if space.is_file() else "default"
+        try:
+            namespace = space.read_text().strip() if space.is_file() else "default"
+        except (OSError, UnicodeDecodeError) as error:
+            raise Refused(
+                f"the pod's namespace cannot be read: {error}",
+                remedy="Name a namespace in the variable POD_NAMESPACE",
+                where=str(space),
+            ) from None
     return Access(server, UserEntry(token_file=str(token)), str(account), namespace)
 
 

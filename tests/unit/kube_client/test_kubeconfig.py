@@ -178,6 +178,10 @@ def test_where_it_is_looked_for(tmp_path):
     assert access.server.certificate_authority == str(account / "ca.crt")
     assert access.user.token_file == str(account / "token")
     assert find_access(path, inside, account).where == str(path)
+    (account / "namespace").write_bytes(b"\xff")
+    with pytest.raises(Refused, match="namespace cannot be read"):
+        find_access(None, inside, account)
+    assert find_access(None, {**inside, "POD_NAMESPACE": "rdma"}, account).namespace == "rdma"
     assert access.namespace == "default"
     written(account, "here\n", "namespace")
     assert find_access(None, inside, account).namespace == "here"
