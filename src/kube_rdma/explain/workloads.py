@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from shlex import quote
+from typing import Any
 
 from kube_base.errors import Refused
 from kube_client.kinds import NOTHING, ObjectKind, Where
@@ -53,12 +54,24 @@ async def read_workload(
         remedy = f"Name one of kubectl -n {quote(namespace)} get {quote(kind.plural)}"
         raise Refused(f"there is no {kind.kind} {name} in namespace {namespace}", remedy=remedy)
     document = of_json(data, f"{kind.kind}/{name}")
-    labels = section(document, ("spec", "selector", "matchLabels")).value
-    pairs = labels.items() if isinstance(labels, dict) else ()
-    chosen = ",".join(f"{key}={value}" for key, value in pairs)
+    chosen = _selector_text(section(document, ("spec", "selector")).value)
     every = await cluster.list(FULL_POD, Where(namespace=namespace, labels=chosen))
     # Without a selector the owner counts, such as a Job that an MPIJob has made.
     owners = ((one, (f"{owner.name}-" for owner in one.owners)) for one in every)
     pods = [one for one, names in owners if chosen or any(n.startswith(f"{name}-") for n in names)]
     first = min(pods, key=lambda pod: (_ORDER.find(status_of(pod).phase), pod.name), default=None)
     return document, PodName(namespace, first.name) if first else None
+
+
+def _selector_text(selector: Any) -> str:
+    """Return a LabelSelector of meta/v1 as the text of a query; "" without one.
+
+    The API server has checked its form; a ReplicationController's older form has no such fields.
+    """
+    fields = selector if isinstance(selector, dict) else {}
+    terms = [f"{key}={value}" for key, value in (fields.get("matchLabels") or {}).items()]
+    for one in fields.get("matchExpressions") or ():
+        key, operator = one["key"], one["operator"]
+        among = f"{key} {operator.lower()} ({','.join(one.get('values') or ())})"
+        terms.append({"Exists": key, "DoesNotExist": f"!{key}"}.get(operator, among))
+    return ",".join(terms)

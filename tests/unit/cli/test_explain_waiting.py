@@ -219,6 +219,37 @@ def test_a_job_of_another_project_is_known_by_its_pods_owners():
     assert "default/l · Pending" in lines(server, "mpijobs/ring")[0][0]
 
 
+def test_the_pods_of_a_workload_are_those_of_its_whole_selector():
+    kind = kinds()["deployment"]
+    server = kit.server(kinds=(*kit.KINDS, kind))
+    selector = {
+        "matchLabels": {"app": "infer"},
+        "matchExpressions": [
+            {"key": "tier", "operator": "In", "values": ["gpu", "cpu"]},
+            {"key": "canary", "operator": "DoesNotExist"},
+            {"key": "app", "operator": "Exists"},
+            {"key": "zone", "operator": "NotIn", "values": ["z"]},
+        ],
+    }
+    template = {"metadata": {"labels": {"app": "infer"}}, "spec": kit.pod("t")["spec"]}
+    server.put(
+        kind,
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "infer", "namespace": "default"},
+            "spec": {"selector": selector, "template": template},
+        },
+    )
+    own = {"app": "infer", "tier": "gpu"}
+    others = ({**own, "canary": "1"}, {**own, "tier": "x"}, {**own, "zone": "z"}, {"tier": "gpu"})
+    for number, labels in enumerate((*others, own)):
+        pod = kit.pod(f"p{number}", "Pending", node="")
+        pod["metadata"]["labels"] = labels
+        kit.put_pod(server, pod)
+    assert "default/p4 · Pending" in lines(server, "deploy/infer")[0][0]
+
+
 @pytest.mark.parametrize(
     ("word", "kind"),
     [("deploy", "Deployment"), ("STS", "StatefulSet"), ("daemonsets", "DaemonSet"), ("lws", None)],
