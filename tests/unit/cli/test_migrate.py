@@ -62,9 +62,10 @@ class World(MigratingWorld):
         meta = {"name": "rdma-devices", "namespace": namespace}
         self.server.put(CONFIG_MAP, {"metadata": meta, "data": {"config.json": text}})
 
-    def pod(self, name, phase):
+    def pod(self, name, phase, field="containers"):
         resources = {"limits": {kit.SHARED_RESOURCE: "1"}}
-        spec = {"nodeName": "node-1", "containers": [{"name": "c", "resources": resources}]}
+        spec = {"nodeName": "node-1", "containers": [{"name": "main"}]}
+        spec |= {field: [{"name": "c", "resources": resources}]}
         meta = {"name": name, "namespace": "default"}
         self.server.put(POD, {"metadata": meta, "spec": spec, "status": {"phase": phase}})
 
@@ -118,6 +119,11 @@ def test_it_says_what_it_saw_prints_what_a_shell_takes_and_writes_nothing(world)
     assert (result.exit_code, result.output[: len(HEAD)]) == (0, HEAD)
     assert "".join(f"    {line}\n" for line in kit.SHARED_TEXT.splitlines()) in result.output
     assert "# Back, step 4 of 4. Remove kube-rdma\n" in result.output
+
+
+def test_a_pod_whose_sidecar_alone_has_a_share_holds_it_too(world):
+    world.pod("job-2", "Running", "initContainers")
+    assert "2 pods hold shares (default/job-0, default/job-2)" in world.run().output
 
 
 def test_without_an_image_there_is_no_plan():
