@@ -146,7 +146,7 @@ def _read_containerd(host: Path, config: Path) -> _Settings:
     """Return the CNI folders in containerd's configuration, in any of its versions."""
     main = _read(config)
     settings = _Settings()
-    imported = [path for one in _list(main.get("imports")) for path in _imported(host, one)]
+    imported = [path for one in _list(main.get("imports")) for path in _imported(host, config, one)]
     for document in (main, *map(_read, imported)):
         for name in ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"):
             cni = _table(document, "plugins", name, "cni")
@@ -156,12 +156,17 @@ def _read_containerd(host: Path, config: Path) -> _Settings:
     return settings
 
 
-def _imported(host: Path, pattern: object) -> list[Path]:
-    """Return the files that match an entry of `imports` in containerd's configuration."""
-    if not isinstance(pattern, str) or not pattern.startswith("/"):
+def _imported(host: Path, config: Path, pattern: object) -> list[Path]:
+    """Return the files that match an entry of `imports` in containerd's configuration.
+
+    A relative entry is below the folder of the configuration (containerd's resolveImports in
+    cmd/containerd/server/config).
+    """
+    if not isinstance(pattern, str) or not pattern:
         return []
     try:
-        return sorted(host.glob(pattern.lstrip("/")))
+        folder = host if pattern.startswith("/") else config.parent
+        return sorted(folder.glob(pattern.lstrip("/")))
     except ValueError:
         return []
 

@@ -60,14 +60,11 @@ def test_the_revision_of_a_snap_is_not_looked_at(host, revision):
     assert named.more == (PurePosixPath("/opt/1/2"),)
 
 
-def test_imported_files_of_containerd_have_the_last_word(host):
+@pytest.mark.parametrize("files", ["/etc/containerd/conf.d/*.toml", "conf.d/*.toml"])
+def test_imported_files_of_containerd_have_the_last_word(host, files):
     """They are read in the order of their names; broken ones say nothing."""
     folders(host, "/etc/cni/net.d")
-    put(
-        host,
-        CONTAINERD,
-        'imports = ["/etc/containerd/conf.d/*.toml"]\n[plugins.cri.cni]\nbin_dir="/a"',
-    )
+    put(host, CONTAINERD, f'imports = ["{files}"]\n[plugins.cri.cni]\nbin_dir="/a"')
     put(host, "/etc/containerd/conf.d/1.toml", '[plugins.cri.cni]\nbin_dir="/b"')
     put(host, "/etc/containerd/conf.d/2.toml", "broken = ")
     assert found(host)[1] == "/b"
@@ -82,7 +79,7 @@ def test_imported_files_of_containerd_have_the_last_word(host):
         "plugins.cri.cni = 'x'",
         "plugins.cri.cni.bin_dirs = 1",
         "imports = 1",
-        "imports = ['/', '/a**', 1]",
+        "imports = ['/', '/a**', 'a**', '', 1]",
         "a = " + "[" * 2000 + "]" * 2000,
     ],
 )
