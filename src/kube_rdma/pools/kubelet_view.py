@@ -191,9 +191,9 @@ class KubeletView:
         record has no grant of these resources, return none without asking the kubelet, which may
         wait for the caller. Raise Unavailable if the record is not readable either.
         """
-        recorded = await self.record.read() if self.record else ()
+        recorded = await self.record.read() if self.record else None
         mine = [grant for grant in recorded or () if grant.resource in resources]
-        if self.record and recorded is not None and not mine:
+        if recorded is not None and not mine:
             return {}
         held = await self._complete(recorded)
         if held is None and recorded is None:

@@ -189,6 +189,8 @@ async def test_a_record_that_cannot_be_read_makes_no_share_free(world, tmp_path)
         silent.record = dependencies.kubelet.record
         with pytest.raises(Unavailable, match="neither the kubelet nor its record"):
             await silent.plugin_holders({HCA})
+        with pytest.raises(Unavailable, match="neither the kubelet nor its record"):
+            await KubeletView(None).plugin_holders({HCA})
 
 
 async def test_a_silent_kubelet_gets_no_share_that_a_claim_holds(world):
