@@ -10,7 +10,15 @@ import click
 
 from kube_base.frozen import Frozen, replace
 from kube_rdma.cli import options
-from kube_rdma.cli.output import ExitCode, ProgressLine, examples, show, show_document, tell
+from kube_rdma.cli.output import (
+    OUTPUT,
+    ExitCode,
+    ProgressLine,
+    examples,
+    show,
+    show_document,
+    tell,
+)
 from kube_rdma.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:
@@ -68,13 +76,7 @@ def config() -> None:
     "Name of this node's Node object, for --node. Pools do not move cards that have its addresses."
 )
 @options.cluster_options()
-@options.choice_option(
-    "-o",
-    "--output",
-    of=["table", "json"],
-    default="table",
-    help="Output format: table for people, json for programs.",
-)
+@OUTPUT
 @options.ADMISSION_SET
 @options.flag_option("--strict", help="Exit with 1 for warnings too, as CI wants it.")
 def check(

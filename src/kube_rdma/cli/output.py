@@ -41,7 +41,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def remember_output(context: click.Context, _: click.Parameter, value: str) -> str:
     """Store the output format in the context: errors are printed in it too."""
-    context.meta[META] = value
+    context.meta.setdefault(META, value)
+    return value
+
+
+def remember_json(context: click.Context, _: click.Parameter, value: bool) -> bool:
+    """Store that --json was given, which goes before the default of -o."""
+    if value:
+        context.meta[META] = "json"
     return value
 
 
@@ -54,6 +61,7 @@ def output_option(formats: Sequence[str], purpose: str) -> Callable[[Command], C
         default=formats[0],
         show_default=True,
         callback=remember_output,
+        is_eager=True,  # before an option that is refused
         help=purpose,
     )
 
@@ -66,7 +74,14 @@ LIST_HELP = (
 )
 LIST_OUTPUT = output_option(LIST_FORMATS, LIST_HELP)
 TEXT_OUTPUT = output_option(("text", "json"), "Output format: text for people, json for programs.")
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, the same as -o json.")
+AS_JSON = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    callback=remember_json,
+    is_eager=True,
+    help="Print JSON, the same as -o json.",
+)
 HOME = "\x1b[H\x1b[J"  # to the top left of a terminal, and clear what is below
 
 

@@ -59,12 +59,30 @@ def test_a_reader_that_has_gone_is_no_error():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_error_is_a_document_where_json_was_asked_for(tmp_path):
-    words = ["status", "--kubeconfig", str(tmp_path / "none"), "-o", "json"]
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "--kubeconfig", "{}", "-o", "json"],
+        ["status", "-o", "json", "--kubeconfig", "{}"],
+        ["why", "pod/a", "--kubeconfig", "{}", "--json"],
+        ["why", "--json", "pod/a", "--kubeconfig", "{}"],
+    ],
+)
+def test_an_error_is_a_document_where_json_was_asked_for(tmp_path, words):
+    words = [word.format(tmp_path / "none") for word in words]
     error = json.loads(CliRunner().invoke(cli, words).stdout)["error"]
     assert error["exitCode"] == 3
     assert error["where"] == str(tmp_path / "none")
     assert "cannot read the kubeconfig" in error["message"]
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["devices"], ["config", "check", "{}"]])
+def test_an_option_that_is_refused_before_the_format_is_a_document_too(tmp_path, words):
+    path = tmp_path / "pools.json"
+    path.write_text("{}")
+    words = [word.format(path) for word in (*words, "--sysfs", "nosuch", "-o", "json")]
+    done = CliRunner().invoke(cli, words)
+    assert "nosuch" in json.loads(done.stdout)["error"]["message"]
 
 
 @pytest.mark.parametrize(
