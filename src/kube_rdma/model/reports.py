@@ -368,7 +368,7 @@ class Workload(Frozen):
     updated: int
     image: str = ""
     networks: bool = False  # it gives pods their networks
-    reports: bool = False  # its agents have role node, so they report
+    reports: bool = False  # its agents have the roles node and plugin, so they report
     nodes: ChosenNodes = ChosenNodes()
     words: tuple[str, ...] = ()  # command and arguments of its first container
     labels: tuple[tuple[str, str], ...] = ()  # they choose its pods

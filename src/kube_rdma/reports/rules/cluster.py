@@ -586,7 +586,9 @@ def programs(workloads: Iterable[model.Workload]) -> tuple[model.Workload, ...]:
     """Return the workloads that run agents or controllers, with what their options say."""
     found = []
     for each in workloads:
-        networks, reports = says(each.words, "--networks"), says(each.words, "--role", "node")
+        networks = says(each.words, "--networks")
+        # Of the role node alone an agent labels its node and reports nothing.
+        reports = all(says(each.words, "--role", role) for role in ("node", "plugin"))
         if role := program_role(each.template):
             found.append(replace(each, role=role, networks=networks, reports=reports))
     return tuple(found)

@@ -43,6 +43,7 @@ from kube_rdma.reports.rules.cluster import (
     global_namespaces,
     health,
     program_role,
+    programs,
     says,
 )
 from tests.unit.fabric.world import status
@@ -472,6 +473,15 @@ def test_every_program_of_the_examples_is_recognized(path, template):
 )
 def test_it_goes_by_the_words_and_not_by_the_name_alone(template, role):
     assert program_role(template) is role
+
+
+@pytest.mark.parametrize(
+    ("roles", "reports"), [(("plugin", "node"), True), (("plugin",), False), (("node",), False)]
+)
+def test_an_agent_that_only_labels_its_node_owes_no_report(roles, reports):
+    words = ("agent", *(f"--role={role}" for role in roles))
+    (found,) = programs([Workload(None, "kr", "labels", 2, 2, 2, "kube-rdma:1", words=words)])
+    assert (found.role, found.reports) == (ProgramRole.AGENT, reports)
 
 
 def test_an_option_is_seen_in_both_spellings():
