@@ -35,8 +35,8 @@ def findings(
 ) -> Iterator[str]:
     """Yield a sentence for each right that is granted but unused, or asked for but not granted.
 
-    `exceptions` are rights that no run of the lab can show, `refusals` are requests that should be
-    refused. An entry of either that is not needed is reported too.
+    `exceptions` are rights that no run of the lab can show or has shown yet, `refusals` requests
+    that should be refused. An entry of either that is not needed is reported too.
     """
     for right in sorted(set(granted) - evidence.used - exceptions.keys()):
         yield f"{right} is granted, and no test used it: {RECORD.format(file=file)}"

@@ -19,9 +19,9 @@ _ADMISSION = "admissionregistration.k8s.io"
 _FORMER_WEBHOOK = "to delete the webhook of an earlier version"
 _OF_NETWORKS = "`kube-rdma explain`, `resources`, `status`: networks of pods"
 _OF_KINDS = {
-    f"nodepolicies.{OWN}": "to read them",
+    f"nodepolicies.{OWN}": "`kube-rdma status`, `explain`",
     f"nodereports.{OWN}": "`kube-rdma status`, `resources`, `explain`",
-    f"ippools.{OWN}": "`kube-rdma ip`",
+    f"ippools.{OWN}": "`kube-rdma ip`, `status`, `resources`, `explain`",
     f"ipblocks.{OWN}": "`kube-rdma ip`",
     f"bandwidthchecks.{OWN}": "to read them",
 }
@@ -54,7 +54,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         _CLAIMS: "which GPU and which card a pod was given",
         "resourceclaims/status.resource.k8s.io": "with claims: what became of a device",
         "resourceclaims/driver.resource.k8s.io": "with claims, from 1.36 on: claims of its node",
-        _EVENTS: "why a pod or a card fails",
+        _EVENTS: "what happens to pods and the node",
     },
     "Role agent": {_LEASES: "its node's lease, by which it may assign addresses"},
     "ClusterRole controller": {
@@ -77,7 +77,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         NETWORKS: "with `controller.names`: whether there is a network that a Service names",
         f"validatingwebhookconfigurations.{_ADMISSION}": _FORMER_WEBHOOK,
         f"mutatingwebhookconfigurations.{_ADMISSION}": _FORMER_WEBHOOK,
-        _EVENTS: "faults of policies, pools and checks",
+        _EVENTS: "faults, upgrades, evictions, measurements",
         **_OF_POLICIES,
     },
     "Role controller": {
@@ -89,17 +89,17 @@ REASONS: Mapping[str, Mapping[str, str]] = {
     },
     "ClusterRole bandwidth-check": _OF_PERFTEST,
     "ClusterRole view": {
-        "nodes": "`kube-rdma status`, `resources`, `explain`",
+        "nodes": "`kube-rdma status`, `resources`, `explain`, `ip`",
         "pods": "`kube-rdma status`, `resources`, `explain`",
-        "events": "`kube-rdma status`: Events of kube-rdma",
+        "events": "`kube-rdma status`, `explain`, `why`",
         "resourcequotas": "`kube-rdma resources`",
         _ENDPOINTS: "`kube-rdma resources`, `explain`: names of addresses",
         _LEASES: "`kube-rdma ip`: leases of nodes",
         _CLASSES: "`kube-rdma resources`, `explain`",
         _CLAIMS: "`kube-rdma explain`",
         _SLICES: "`kube-rdma explain`",
-        "daemonsets.apps": "`kube-rdma status`: agents and drivers",
-        "deployments.apps": "`kube-rdma status`: controllers, and operators of others",
+        "daemonsets.apps": "`kube-rdma status`, `resources`: agents",
+        "deployments.apps": "`kube-rdma status`: controllers",
         NETWORKS: _OF_NETWORKS,
         f"nicclusterpolicies.{POLICIES}": "`kube-rdma status`",
         f"validatingadmissionpolicybindings.{_ADMISSION}": "whether one limits agents",

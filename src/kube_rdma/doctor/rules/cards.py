@@ -107,14 +107,14 @@ def _absent_nodes(seen: Observation) -> Iterator[Finding]:
     """A pod cannot open its device, or a card is unhealthy."""
     for path in seen.absent or ():
         evidence = f"{path} is not there, and the kernel has the device"
-        cause = "No devtmpfs or udev made the device node, or another /dev hides it"
+        cause = "No devtmpfs made the device node, or another /dev hides it"
         folder = path.rpartition("/")[0]
-        remedy = f"udevadm trigger, or mount the host's {folder} into this container"
+        remedy = f"Mount devtmpfs at /dev, or the host's {folder} into this container"
         yield Finding(path, evidence, cause, remedy)
 
 
 def _manager(seen: Observation) -> Iterator[Finding]:
-    """`rping` and `ib_write_bw -R` do not start. NCCL and MPI need no RDMA_CM."""
+    """`rping` and `ib_write_bw -R` do not start. NCCL needs no RDMA_CM."""
     survey = survey_of(seen)
     if survey.rdma_cm is None:
         for sentence in discovery.notes(survey):
@@ -125,7 +125,7 @@ def _manager(seen: Observation) -> Iterator[Finding]:
 
 
 def _namespace_mode(seen: Observation) -> Iterator[Finding]:
-    """Pods hold shares and see no device."""
+    """All shares of the pool are unhealthy."""
     if survey_of(seen).namespace_mode is not NamespaceMode.EXCLUSIVE:
         return
     for spec in seen.specs or ():
@@ -234,8 +234,8 @@ def _slow_port(seen: Observation) -> Iterator[Finding]:
 
 
 def _refused(seen: Observation) -> Iterator[Finding]:
-    """The agent keeps its last configuration, or offers nothing. `kube-rdma config check`
-    reports the same fault.
+    """With `--config`: the agent keeps its last configuration, or offers nothing.
+    `kube-rdma config check` reports the same fault.
     """
     for sentence in seen.refusals or ():
         yield _worded("configuration", sentence, "The configuration is invalid")
@@ -295,11 +295,11 @@ def _ill_cards(seen: Observation) -> Iterator[Finding]:
 
 
 def _taken_over(seen: Observation) -> Iterator[Finding]:
-    """The node uses a card of a pool, or the card has an address by DHCP; or a selector names
-    missing virtual functions.
+    """The node uses a card that a pool selects, or the card has an address by DHCP; or a selector
+    names missing virtual functions.
     """
     judged = verdict(seen)
-    used = "The node, or a program on it, uses a card of a pool"
+    used = "The node, or a program on it, uses a card that a pool selects"
     missing = "A range of a selector names more functions than the card has"
     for cause, sentences in ((used, (*judged.spared, *judged.dynamic)), (missing, judged.beyond)):
         for sentence in sentences:
@@ -488,8 +488,7 @@ def translated(seen: Observation) -> Iterator[Finding]:
             f"the IOMMU domain of {listed(names)} is {listed(kinds)}; GPUs: "
             f"{len(seen.survey.gpus)}",
             "The IOMMU translates the cards' addresses",
-            "Boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or without virtual machines "
-            "switch the IOMMU off",
+            "Boot with iommu=pt, or without virtual machines switch the IOMMU off",
             Severity.WARNING,
         )
 

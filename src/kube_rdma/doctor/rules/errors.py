@@ -209,7 +209,7 @@ PAUSES = (
     *("rx_pause_ctrl_phy", "tx_pause_ctrl_phy", "rx_pause_frames", "tx_pause_frames"),
     *("rx_pfc_frames", "tx_pfc_frames", "link_xoff_rx.nic", "link_xoff_tx.nic"),
 )
-STORM_SHARE = 0.5  # of the time, in a pause; a guess, and docs/doctor.md calls it so
+STORM_SHARE = 0.5  # of the time, in a pause; a guess
 _MICROSECONDS = 1e6
 _KEPT = (*LINK, *LOSS, *DISCARDS, *STORMS, *PAUSED, *PAUSES, *CONGESTION)
 

@@ -1,7 +1,7 @@
 """KR2xx: finds what stands between a card and the scheduler: plugin, registration, allocatable.
 
-Its checks come after cards, whose pools say what the kubelet should have. All problems that
-`kube-rdma status` has about the node get one code here.
+Its checks come after cards, whose pools say what the kubelet should have. Problems of `kube-rdma
+status` get one code here.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _no_room(seen: Observation) -> Iterator[Finding]:
 
 
 def _problems(seen: Observation) -> Iterator[Finding]:
-    """`kube-rdma status` shows a problem of this node (docs/status.md)."""
+    """`kube-rdma status` shows a problem (docs/status.md)."""
     for problem in seen.problems or ():
         yield replace(problem, cause=f"kube-rdma status: {problem.code}")
 

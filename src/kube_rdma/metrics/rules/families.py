@@ -27,7 +27,7 @@ OF_FILES: Mapping[str, str] = {
     "multicast_rcv_packets": "multicast packets received.",
     "multicast_xmit_packets": "multicast packets sent.",
     "port_rcv_constraint_errors": "received packets refused by filter, partition or IP version.",
-    "port_xmit_constraint_errors": "sent packets refused by filter, partition or IP version.",
+    "port_xmit_constraint_errors": "packets not sent: refused by filter, partition or IP version.",
     "port_rcv_data": "bytes received; the file counts words of 4 bytes.",
     "port_xmit_data": "bytes sent; the file counts words of 4 bytes.",
     "port_rcv_discards": "packets received and discarded because the port was down or congested.",
@@ -305,7 +305,7 @@ POD_DEVICE = _own(
 )
 POD_OBJECTS = _own(
     "pod_rdma_objects",
-    "Number of objects (queue pairs, regions and all others) of a pod with rdmaLimits.",
+    "Number of objects (queue pairs, regions and all others) of a pod with rdmaLimits.hcaObject.",
     "`rdma.current` of its control group",
     ("namespace", "pod", "device"),
 )
@@ -366,7 +366,7 @@ LATE_BINDING = _durations(
 BUILD = _own(
     "build_info", "The value is 1; label version is the agent's version.", labels=("version",)
 )
-SCRAPE_SECONDS = _own("scrape_duration_seconds", "Time in seconds to read this answer's values.")
+SCRAPE_SECONDS = _own("scrape_duration_seconds", "Time in seconds to read this answer's counters.")
 UNREAD = _own(
     "scrape_unread_files",
     "Number of counter files that the agent could not read or understand for this answer.",
@@ -377,8 +377,7 @@ UNENTERED = _own(
 )
 HOLDERS_KNOWN = _own(
     "scrape_holders_known",
-    "The value is 1 when the kubelet reports holders of shares, else 0: then containers have "
-    "no metrics.",
+    "The value is 1 when holders of shares are known, else 0: then containers have no metrics.",
     "the kubelet's pod resources",
 )
 PART_FAILURES = _counter(
