@@ -1,6 +1,6 @@
 """Raises the same error, CallFailed, however a gRPC call over a unix socket fails.
 
-The modules of kubelet/ and runtime/cri.py call through it.
+Modules of kubelet/ and runtime/cri.py call through it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Yields changes of folders by inotify, or says what the node lacks.
 
-All watchers of a node share its inotify instances, and run out of them at once. A watcher of a
-folder that was removed or moved sees the new one only after a new start.
+A watcher of a folder that was removed or moved sees the new one only after a new start.
 """
 
 from __future__ import annotations

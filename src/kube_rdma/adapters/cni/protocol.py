@@ -4,8 +4,8 @@
     answer    "kra1" exit code, length of output; output
 
 Numbers have 32 bits and are big-endian. The pod's network namespace comes as a descriptor beside
-the first byte. The shim never closes its half before it has the answer. Environment and input, the
-configuration, become a Call; results and errors become JSON.
+the first byte. The shim closes nothing before it has the answer or gives up. Environment and input,
+the configuration, become a Call; results and errors become JSON.
 
 socket.py carries the bytes. A fault of a call is Refused, and the tables PLACES and CODES have the
 code of the specification (1.1.0, "Error") that a runtime gets.

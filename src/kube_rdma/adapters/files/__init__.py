@@ -1,1 +1,1 @@
-"""Reads and writes device information, support bundles, os-release and neighbours of ports."""
+"""Reads and writes device information, support bundles, neighbours of ports; reads os-release."""

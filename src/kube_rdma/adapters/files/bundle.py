@@ -1,8 +1,8 @@
 """Writes and reads support bundles: Observations as files, for `kube-rdma doctor` elsewhere.
 
 `kube-rdma doctor --collect` writes the JSON of one node and `--bundle` reads it; `kube-rdma
-bundle` writes a tar with such JSON for each node. model/doctor decides field by field what a bundle
-has.
+bundle` writes a tar with such JSON of each node that answers. model/doctor decides field by field
+what a bundle has.
 """
 
 from __future__ import annotations

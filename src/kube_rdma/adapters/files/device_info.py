@@ -1,11 +1,11 @@
 """Writes device-info files: a meta-plugin reads in them which card was granted.
 
 They follow the Device Information Specification 1.1.0 of the Network Plumbing Working Group. The
-device plugin writes a file for each share, anew at each grant, as the RDMA device may have another
-name by then. Multus copies it for the CNI plugin of the pod, and into the pod's network-status.
-What the CNI plugin knows better or alone, it writes into the copy. Files of shares that are gone
-are removed. At the agent's end all others stay: most ends are updates, and a pod's network may be
-made in between.
+device plugin writes a file for each granted share, anew at each grant, as the RDMA device may have
+another name by then. Multus copies it for the CNI plugin of the pod, and into the pod's
+network-status. What the CNI plugin knows better or alone, it writes into the copy. Files of shares
+that are gone are removed. At the agent's end all others stay: most ends are updates, and a pod's
+network may be made in between.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reads the release of the host's kernel, its /etc/os-release, and the room in its folders.
 
-The first two become labels of the node (pools/rules/labels). The container's own os-release
-describes the image, so the host's file has to be mounted; os-release(5) says how a line is quoted.
+With --node-labels=write-nfd the first two become labels of the node (pools/rules/labels). The
+container's own os-release describes the image, so the host's file has to be mounted; os-release(5)
+says how a line is quoted.
 """
 
 from __future__ import annotations

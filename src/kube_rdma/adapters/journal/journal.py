@@ -277,7 +277,7 @@ def _file(name: str) -> str:
 
 
 def glance(folder: Path, of: type[T]) -> T | None:
-    """Return the first record in a folder; None where it has none.
+    """Return the first record in a folder; None without record or folder.
 
     Raise Unavailable when it cannot be read or understood.
     """

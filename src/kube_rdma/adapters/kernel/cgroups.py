@@ -2,10 +2,9 @@
 
 The files are `rdma.max` and `rdma.current` of the pod's group (Linux Documentation/admin-guide/
 cgroup-v2.rst, "RDMA"; kernel/cgroup/rdma.c). A line is `rxe0 hca_handle=2 hca_object=max`. Both
-files have a line for every device that the controller counts, in all network namespaces. It counts
-devices of in-tree drivers (drivers/infiniband/core/cgroup.c). What a process makes is counted in
-its group and in all groups above; beyond a limit verbs fail with EAGAIN. The limits of a device end
-when it is unregistered, as by a restart of its driver.
+files have a line for every device that the controller counts, in all network namespaces. What a
+process makes is counted in its group and in all groups above; beyond a limit verbs fail with
+EAGAIN. The limits of a device end when it is unregistered, as by a restart of its driver.
 
 The kubelet does not write these files. The kubelet and runc switch every controller on in groups
 that they make (opencontainers/cgroups v0.0.6 fs2/create.go). Where the rdma controller is off it is
@@ -93,7 +92,7 @@ def _is_kubepods(name: str) -> bool:
 
 
 def _groups(files: HostCgroups, path: str) -> tuple[str, ...]:
-    """Return the names of the cgroups inside of one; none if it has just ended."""
+    """Return the names of the cgroups inside of one; none if it cannot be listed."""
     try:
         return files.groups(path)
     except OSError:
@@ -108,7 +107,7 @@ _REMOVE = "remove rdmaLimits from the pools of this node"
 
 
 class RdmaGroup(Frozen):
-    """RDMA limits and usage of a pod's cgroup, by device; empty where the controller is off."""
+    """RDMA limits and usage of a pod's cgroup; empty where the controller is off or it is gone."""
 
     limits: tuple[DeviceLimits, ...]
     current: tuple[DeviceUse, ...]
@@ -156,7 +155,7 @@ class RdmaGroups:
                     raise _unreadable(group, error) from error
 
     def switch_on(self, uid: str) -> str:
-        """Switch the RDMA controller on in a pod's cgroup, and return the cgroup's path.
+        """Switch the RDMA controller on down to a pod's cgroup, and return the cgroup's path.
 
         Raise Refused where the node cannot limit, Unavailable where it cannot be done now.
         """

@@ -1,9 +1,9 @@
 """Finds missing device nodes of cards, and watches nodes in /dev/infiniband come and go.
 
-A device can be there before its node is: devtmpfs makes the node, and udev may rename it. The
-folder itself appears with the first RDMA module. Where the host's /dev is mounted, the agent looks
-again whenever a node comes or goes, and grants no card whose node is missing. Nothing is
-polled: inotify reports nodes, which devtmpfs makes through the VFS (drivers/base/devtmpfs.c).
+A device can be there before its node is. The folder itself appears with its first node. Where the
+host's /dev is mounted, the agent looks again whenever a node comes or goes, and grants no card
+whose node is missing. Nothing is polled: inotify reports nodes, which devtmpfs makes through the
+VFS (drivers/base/devtmpfs.c).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class LinkDevice(Frozen):
 
 
 class LinkView(Frozen):
-    """The answers of RDMA netlink at one moment: devices, namespace mode and faults."""
+    """The answers of RDMA netlink: devices, namespace mode and faults."""
 
     devices: tuple[LinkDevice, ...]
     namespace_mode: NamespaceMode
@@ -72,10 +72,9 @@ def with_links(survey: Survey, ask: Callable[[], LinkView | None]) -> Survey:
 def merge(survey: Survey, view: LinkView) -> Survey:
     """Return one survey of what sysfs and RDMA netlink show of the same kernel.
 
-    Netlink wins where both speak, except for some interfaces (as_named). In netlink, port states
-    and firmware are of one moment; sysfs files are read one after the other. Netlink names a port's
-    interface in this namespace, which from sysfs has to be inferred. Only netlink has the namespace
-    mode; the rest is that of sysfs. A device that only one of them shows adds a fault.
+    Netlink wins where both speak, except for some interfaces (as_named). Netlink names a port's
+    interface in this namespace, which from sysfs has to be inferred. The namespace mode is
+    netlink's; the rest is that of sysfs. A device that only one of them shows adds a fault.
     """
     links = {link.name: link for link in view.devices}
     managing = {link.name for link in view.devices if link.smi}
@@ -148,7 +147,7 @@ def _merge_device(device: Device, link: LinkDevice, known: Mapping[str, Netdev])
 def with_routes(
     survey: Survey, root: SysfsRoot, ask: Callable[[], tuple[str, ...] | None]
 ) -> Survey:
-    """Return the survey with default routes marked; if they are unknown, with a fault."""
+    """Return the survey with default routes marked; with a fault if `ask` raises Unavailable."""
     try:
         routes = ask()
         return merge_routes(survey, root, routes) if routes else survey
@@ -217,7 +216,7 @@ def _with_lower(tree: SysfsTree, interfaces: Collection[str]) -> frozenset[str]:
 
 
 def recorded_links(sysfs: SysfsRoot) -> LinkView | None:
-    """Return RDMA netlink's answer in a recorded tree; None when the tree has none.
+    """Return RDMA netlink's answer in a recorded tree; None without its file.
 
     Raise Unavailable if read_links did when the node was recorded, Refused when the file is not
     what `record` writes.
@@ -226,7 +225,7 @@ def recorded_links(sysfs: SysfsRoot) -> LinkView | None:
 
 
 def recorded_routes(sysfs: SysfsRoot) -> tuple[str, ...] | None:
-    """Return the interfaces with a default route in a recorded tree; None when the tree has none.
+    """Return the interfaces with a default route in a recorded tree; None without their file.
 
     Raise errors as recorded_links does.
     """

@@ -28,8 +28,8 @@ _MEMLOCK = re.compile(r"Max locked memory\s+(unlimited|[0-9]{1,20})\s")
 def read_modules(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> tuple[str, ...]:
     """Return the names of kernel modules, loaded or visible as built in.
 
-    A built-in module without parameters shows nowhere, so its absence here proves little. Raise
-    Unavailable when they cannot be read.
+    A built-in module may not show here, so its absence proves little. Raise Unavailable when they
+    cannot be read.
     """
     loaded = {line.partition(" ")[0] for line in _read(proc / "modules").splitlines()}
     with readable(sysfs / "module"):

@@ -5,8 +5,8 @@
 
 The kubelet finds the socket, and again whenever it starts (pkg/kubelet/pluginmanager). So a kubelet
 that restarts registers the driver by itself. A socket that somebody removed is made anew. The
-kubelet calls once for a claim, however many pods share it, and calls again for a claim that failed.
-The handlers that the agent hands in decide.
+kubelet calls once for a claim, however many pods share it. It calls again for a claim that failed,
+and may after its own restart. The handlers that the agent hands in decide.
 """
 
 from __future__ import annotations

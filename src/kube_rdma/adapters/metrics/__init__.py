@@ -1,1 +1,1 @@
-"""Writes metrics for Prometheus, serves the agent's own on a socket, and reads process figures."""
+"""Writes metrics for Prometheus, serves an agent's on a socket, and reads process figures."""

@@ -1,8 +1,8 @@
 """Writes series as Prometheus reads them: its text format, version 0.0.4, by prometheus-client.
 
-This is the oldest format, which every scraper reads; OpenMetrics has nothing that these families
-need. Lines of gauges and counters are kept: the library writes a line when its series is new, later
-only changed values are written. Of a node with 250 functions a scrape has 21,000 lines.
+OpenMetrics has nothing that these families need. Lines of gauges and counters are kept: the library
+writes a line when its series is new, later only changed values are written. Of a node with 250
+functions a scrape has 21,000 lines.
 """
 
 from __future__ import annotations

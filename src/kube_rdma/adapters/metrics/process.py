@@ -1,8 +1,6 @@
 """Reads the usual figures of this process for Prometheus: CPU, memory, open files.
 
-The names are those of Prometheus' client libraries, so that usual dashboards show them. The
-collector of prometheus-client reads the same files but wants a registry of its own, so it is not
-used.
+The names are those of Prometheus' client libraries, so that usual dashboards show them.
 """
 
 from __future__ import annotations

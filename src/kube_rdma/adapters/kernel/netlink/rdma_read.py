@@ -156,7 +156,7 @@ _READY = 3  # IB_QPS_RTS: it may send
 
 
 def read_queue_pairs() -> tuple[QueuePair, ...]:
-    """Return the queue pairs of processes in this thread's network namespace.
+    """Return the queue pairs of processes on devices of this thread's network namespace.
 
     Raise Unavailable when the kernel has no RDMA, or does not list them.
     """

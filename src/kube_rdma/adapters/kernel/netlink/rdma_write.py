@@ -53,7 +53,7 @@ def devices(netlink: Netlink) -> tuple[LinkDevice, ...]:
 
 
 def netdev_of(device: LinkDevice) -> str | None:
-    """Return the interface below a device, None if it is in another namespace than the asker."""
+    """Return the interface below a device, None if the asker's namespace shows none."""
     return next((port.netdev for port in device.ports if port.netdev), None)
 
 

@@ -1,8 +1,8 @@
 """Reads a namespace's links, addresses, routes and rules: routing netlink, the reading half.
 
-pod/links.py reads with it where it has to look before it acts. pod/steps.py answers look() with it,
-and hardware/survey asks which network functions the node itself is reached through. Numbers come
-from include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
+Among others, pod/links.py reads with it where it has to look before it acts. pod/steps.py answers
+look() with it, and hardware/survey asks which network functions the node itself is reached through.
+Numbers come from include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Reads and sets virtual functions through their physical one, by routing netlink.
 
-pod/steps.py and sriov/functions.py call it. A setting that is right already is not set again, since
-many drivers reset the function for each. Each setting has a message of its own, so that a refusal
-tells which. Structs and numbers: include/uapi/linux/if_link.h; what they do: rtnl_fill_vfinfo
-and do_setvfinfo in net/core/rtnetlink.c.
+pod/steps.py and sriov/functions.py set with it. A setting that is right already is not set again,
+since many drivers reset the function for each. Each setting has a message of its own, so that a
+refusal tells which. Structs and numbers: include/uapi/linux/if_link.h; what they do:
+rtnl_fill_vfinfo and do_setvfinfo in net/core/rtnetlink.c.
 """
 
 from __future__ import annotations
@@ -75,8 +75,7 @@ def reset_function(node: codec.Netlink, undo: pools.ResetFunction) -> None:
     """Restore the settings of a virtual function; do nothing when the function is gone.
 
     Some drivers know no way back from an administrative MAC (be2net, qed: EINVAL for zeros). There
-    the MAC stays until the next pod's MAC replaces it. Raise HardwareGone when the physical
-    function is gone.
+    the MAC stays. Raise HardwareGone when the physical function is gone.
     """
     _set(node, undo.place, undo.previous, undoing=True)
 

@@ -127,11 +127,11 @@ _LUSTRE = re.compile(r"MGC([0-9a-fA-F.:]+)@\w+")
 
 
 def storage_servers(tree: SysfsTree, nfs: Path = NFS_SERVERS) -> Iterator[tuple[str, Address]]:
-    """Yield description and address of each server of mounted network storage.
+    """Yield description and address of the servers of NFS, NVMe over fabrics and Lustre in use.
 
     NFS lists its servers for each network namespace (nfs_server_list_show, fs/nfs/client.c). NVMe
     over fabrics has them in sysfs (nvme_sysfs_show_address, drivers/nvme/host/sysfs.c). Lustre
-    names its management client after the server's LNet address. Storage of user space is not seen.
+    names its management client after the server's LNet address. Other storage is not seen.
     """
     yield from _nfs(nfs)
     for name in tree.names("class/nvme", required=False):

@@ -104,7 +104,7 @@ class CounterFiles:
 
 
 def count_gids(root: int, port: PortName) -> int | None:
-    """Return the number of used entries of a port's GID table; None when it has none."""
+    """Return the number of used entries of a port's GID table; None without a table."""
     with _Folder(f"{DEVICES}/{port[0]}/ports/{port[1]}/gids", root) as table:
         if table is None:
             return None

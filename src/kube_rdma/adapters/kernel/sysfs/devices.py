@@ -1,8 +1,9 @@
 """Reads the RDMA devices, functions and GPUs that a sysfs tree shows: the first half of a Survey.
 
-hardware/survey calls it on /sys or on a recorded tree; netlink/rdma_read adds what only the running
-kernel can say. Names and formats come from Documentation/ABI/stable/sysfs-class-infiniband and
-drivers/infiniband/core/sysfs.c. Nothing here raises for what a tree holds: see sysfs/tree.
+hardware/survey calls it on /sys, hardware/recorded_survey on a recorded tree; netlink/rdma_read
+adds what only the running kernel can say. Names and formats come from
+Documentation/ABI/stable/sysfs-class-infiniband and drivers/infiniband/core/sysfs.c. Nothing here
+raises for what a tree holds: see sysfs/tree.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def read_survey(root: SysfsRoot | SysfsTree, *, brief: bool = False) -> Survey:
     table is read, if that entry is used: it shows that a port has an address. A table has hundreds
     of entries, each a file, and a node a thousand tables.
 
-    A tree without class/infiniband has no devices, which is not a fault. The namespace mode is not
-    in sysfs and stays UNKNOWN. Never raises for what the tree holds or lacks: see Survey.faults.
+    A tree without class/infiniband has no devices, which is not a fault. The namespace mode stays
+    UNKNOWN. Never raises for what the tree holds or lacks: see Survey.faults.
     """
     tree = root if isinstance(root, SysfsTree) else SysfsTree(root)
     names = tree.names(DEVICES, required=False)

@@ -1,11 +1,11 @@
 """Writes down a node so that its survey can be taken again elsewhere: `kube-rdma devices --record`.
 
-The result is a folder for --sysfs. It has the part of /sys that a survey and the doctor read. Two
-JSON files have what RDMA netlink said, and which interfaces carry the default routes. What is
-copied stands in a table below, name by name, so that nothing else of a machine leaves it. Links
-stay links, relative as in sysfs; the functions they lead to are copied once. Unused GIDs are left
-out, as the survey passes over them. A file that cannot be read is missing in the copy, which does
-not say why. What the doctor knows otherwise than by files is added by doctor/beside_sysfs.
+The result is a folder for --sysfs. It has the part of /sys that a survey reads, and more for the
+doctor. Two JSON files have what RDMA netlink said, and which interfaces carry the default routes.
+What is copied stands in a table below, name by name, so that nothing else of a machine leaves it.
+Links stay links, relative as in sysfs; the functions they lead to are copied once. Unused GIDs are
+left out, as the survey passes over them. A file that cannot be read is missing in the copy, which
+does not say why. Flow control and error counters are added by doctor/beside_sysfs.
 """
 
 # ruff: noqa: PTH103, PTH112, PTH113, PTH114, PTH115, PTH123, PTH211
@@ -33,8 +33,8 @@ _UNUSED_GID = b"0000:0000:0000:0000:0000:0000:0000:0000"
 class _Rule(Frozen):
     """A rule for copying a folder: patterns of its files, and the rules of its subfolders.
 
-    Names are regular expressions. A link is copied; so is its target if `folders` has a rule for
-    the link's name.
+    Names are regular expressions; what none matches is left out. A link that one matches stays a
+    link, and its target is copied too if `folders` has a rule for the link's name.
     """
 
     files: str = ""
