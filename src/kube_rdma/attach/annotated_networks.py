@@ -1,4 +1,4 @@
-"""Decides which networks a pod asks for, by either of two annotations or by its claims.
+"""Decides which networks a pod asks for, by either of two annotations and by its claims.
 
 The agent (attach/calls) and `kube-rdma explain` (explain/networks) use it, and look networks up in
 different places. In k8s.v1.cni.cncf.io/networks a name is that of a NetworkAttachmentDefinition. In
@@ -74,7 +74,7 @@ class AnnotatedNetworks(Frozen):
 
 
 def asking(pod: PodState, cluster: str) -> AnnotatedNetworks:
-    """Return the networks that a pod's annotations ask for.
+    """Return the networks that a pod's annotations ask for; log warnings.
 
     `cluster` is the name of the cluster's CNI configuration. Raise Refused for faults and for both
     annotations at once, Unavailable while the writer of the pod's annotation has not finished.

@@ -178,7 +178,7 @@ class OutdatedPods:
         """Count a refused ADD; after REFUSALS in a row, report it in an Event.
 
         Then ask for the pod's eviction too, if a controller makes another pod in its place. Do both
-        at most once in AGAIN seconds, and nothing for a pod that is being deleted.
+        once in AGAIN seconds for an interface, and nothing for a pod that is being deleted.
         """
         if pod.deleting:
             return
@@ -361,9 +361,9 @@ class AttachPipeline:
         return False
 
     async def _decide(self, request: AttachRequest) -> AttachDecision | None:
-        """Decide cards, links and pools for a request; reserve GUIDs, MACs and addresses.
+        """Note that an ADD begins; decide its cards, links and pools; reserve GUIDs.
 
-        MACs and addresses are reserved only for interfaces of claims. Return None for a request for
+        MACs and addresses of interfaces by claims are reserved too. Return None for a request for
         addresses alone. Raise Refused if a rule refuses the request, Unavailable if a fact cannot
         be read now.
         """
@@ -432,7 +432,7 @@ class AttachPipeline:
     async def _make(
         self, request: AttachRequest, decision: AttachDecision, given: tuple[AssignedAddresses, ...]
     ) -> AttachResult:
-        """Plan and run all Steps, then bind the pod's devices to the interfaces made."""
+        """Plan and run all Steps, set limits, bind the pod's devices to the interfaces made."""
         node, late, placed = self._needs.node, self._needs.late.now, decision.placed
         # Planned: an IPAM plugin is asked through its link (DHCP), so that is made before.
         pools = await node.ip_pools() if placed.matched.unpooled else ()

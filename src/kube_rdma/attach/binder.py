@@ -140,7 +140,8 @@ class Binder(LateBinding):
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Wait until the container with exactly these shares may start.
 
-        Raise KubeError if it may not, or if that is not known now.
+        Bind them if its pod has no network of kube-rdma. Raise KubeError if it may not start, or if
+        that is not known now.
         """
         resource, attach = pool.spec.resource, terms(pool.spec).attach
         if pool.spec.bare_ids and rules.is_taken_over(self._promises, resource, shares):
@@ -178,7 +179,7 @@ class Binder(LateBinding):
         annotations: Mapping[str, str] = MappingProxyType({}),
         holdings: Sequence[Holding] | None = None,
     ) -> tuple[late_binding.Promise, ...]:
-        """Bind all promises of a pod in this sandbox, at CNI ADD; return them.
+        """End outdated bindings; bind a pod's promises in this sandbox, at CNI ADD; return them.
 
         `edits` has by share what was made for the pod; a promise of other shares gets the nodes of
         its cards. `annotations` are the pod's, `holdings` are all that it holds. The kubelet is
@@ -203,7 +204,7 @@ class Binder(LateBinding):
         return decided.promises
 
     async def detach(self, container: late_binding.ContainerId) -> None:
-        """Remove all bindings in this sandbox, at CNI DEL; none is no error."""
+        """Remove all bindings in this sandbox, with their files; none is no error."""
         async with self._lock:
             for binding in [b for b in self._bindings if b.container == container]:
                 await self._end(binding)
@@ -266,7 +267,7 @@ class Binder(LateBinding):
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def forget(self) -> None:
-        """Remove outdated promises, bindings and files.
+        """Renew settings' CDI files; remove outdated promises, bindings and files.
 
         Raise Unavailable if kubelet, runtime or disk fail.
         """

@@ -108,7 +108,10 @@ class SandboxNetworks(_Endpoint):
         return CniResult()
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """Return the request for networks of a pod's annotation and claims; None without any."""
+        """Return the request for networks of a pod's annotation and claims; None without any.
+
+        Without any, write settings of its claims and limits of its shares.
+        """
         if call.pod is None or call.netns is None:
             return None  # no pod of Kubernetes
         pod = await _pod(call, call.pod, self._needs)
@@ -171,6 +174,7 @@ class SandboxNetworks(_Endpoint):
 
         If one fails, the others are removed all the same. An attachment whose ADD is not answered
         stays: it may be in progress, or the agent's next start removes it (AttachPipeline.recover).
+        Then free addresses of such sandboxes.
         """
         since = self.now()
         living = frozenset(one.container for one in call.valid)
@@ -208,7 +212,7 @@ async def _asked(
     devices: Sequence[ClaimDevice],
     needs: AttachDependencies,
 ) -> RequestedNetworks:
-    """Return the networks that a pod's annotation and claims ask for, with their definitions."""
+    """Return a pod's networks by annotation and claims; create IPPools that these bring."""
     asks, definitions = await annotated_networks.meant(
         annotated, needs.node, needs.global_namespaces
     )

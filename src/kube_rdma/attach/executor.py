@@ -1,9 +1,9 @@
 """Does the steps of plans and undoes them: the journal around the kernel and other CNI plugins.
 
 attach/attach decides what a pod gets; adapters/kernel/pod/steps does steps in the kernel, and
-adapters/cni/plugins calls other plugins. The whole attachment is in the journal before the first
-step. If the steps end early (a refusal, a crash, a namespace that goes), one undo takes all back.
-It may run as often as necessary. attach/rules/records has the names of records on disk.
+adapters/cni/plugins calls other plugins. Each step is in the journal before it is done. If the
+steps end early (a refusal, a crash, a namespace that goes), one undo takes all back. It may run as
+often as necessary. attach/rules/records has the names of records on disk.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class PlanExecutor:
         return tuple(plan for other, one in same if other != key for plan in one.plans)
 
     async def ready(self, calls: Iterable[CallPlugin]) -> None:
-        """Raise Refused or Unavailable if this machine cannot run these CNI plugins."""
+        """Call these CNI plugins with VERSION; raise Refused or Unavailable if one cannot run."""
         for call in calls:
             await self._threads.run(self._plugins.ready, call, plugins=True)
 
@@ -238,7 +238,7 @@ class PlanExecutor:
             await self.journal.remove(key)
 
     async def look(self, key: AttachmentKey, namespace: int) -> tuple[str, ...]:
-        """Return differences from the plans, as sentences; empty if there are none (CHECK).
+        """Return differences from the plans, as sentences; call other plugins with CHECK.
 
         Raise Broken if the key has no record, Unavailable if this version cannot read it.
         """

@@ -63,7 +63,7 @@ class EarlySettings:
         self._offered = frozenset(resources)
 
     async def give(self, pool: Pool, grant: Grant) -> Grant:
-        """Return the grant with settings files, unless these are written when it is bound.
+        """Write settings files, unless that is done when it is bound; return the grant with them.
 
         If they cannot be written, log it and return the grant without them.
         """
@@ -106,7 +106,7 @@ class EarlySettings:
     async def _name(
         self, grant: Grant, name: str, files: Mapping[str, str], shim: str | None
     ) -> Grant:
-        """Return the grant with the name of a CDI device for these settings files."""
+        """Write these settings files; return the grant with the name of a CDI device for them."""
         if self._merged is None or self._cdi is None or shim is None:
             return grant
         folder = await asyncio.to_thread(self._merged.put, name, files)
@@ -115,7 +115,7 @@ class EarlySettings:
         return replace(grant, cdi=(*grant.cdi, settings.cdi_device(name)))
 
     async def _mount(self, grant: Grant, name: str, files: Mapping[str, str]) -> Grant:
-        """Return the grant with mounts for the folder of these settings and for the script."""
+        """Write these settings; return the grant with mounts for their folder and the script."""
         if self._mounted is None:
             return grant
         folder = await asyncio.to_thread(self._mounted.put, name, files)

@@ -129,7 +129,7 @@ class SandboxRepair:
             await has_happened(self._news, seconds)
 
     async def round(self) -> None:
-        """Compare sandboxes with attachments, and repair.
+        """Compare sandboxes with attachments, and repair; free addresses of gone sandboxes.
 
         Raise KubeError if they cannot be compared. A failure for one sandbox holds up no other.
         """
@@ -313,7 +313,7 @@ class NodePodWatch:
         return tuple(self._asking.values())
 
     def wired(self, wiring: Wiring) -> None:
-        """Note how the host's CNI configuration calls the agent for pods.
+        """Note how the host's CNI configuration calls the agent for pods; then `_refuse`.
 
         Raise Unavailable if that cannot be written to the disk. While nobody calls because the node
         has no network, an earlier record stays.

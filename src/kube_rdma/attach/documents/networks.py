@@ -273,7 +273,7 @@ def _below(field: str, places: dict[Path, TextPosition]) -> dict[Path, TextPosit
 
 
 class _Strays:
-    """Keys of entries that no field has: they are ignored, as in Go, with a warning.
+    """Keys of entries that are no field's, nor nearly: they are ignored, with a warning.
 
     Of very many different keys only the first are compared with the names of fields.
     """

@@ -3,8 +3,8 @@
 It is a JSON list, one block for each card that the pod asks for. Form and meaning are as in
 Cello, the network plugin of Volcengine's VKE (volcengine/cello, pkg/cni/plugins/meta). A block
 names a CNI configuration of the node, or else what attach/annotated_networks finds. The cluster's
-own network stands in front of the list, so the first block is eth1. What only the provider's own
-cloud can do is refused.
+own network is eth0, and the first other block eth1. What only the provider's own cloud can do is
+refused.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def with_card_addresses(
     """Return all interfaces' addresses, with those that their cards bring from the node.
 
     Raise Refused where such addresses are required and there are none, or the card does not move.
-    Raise it too where RDMA devices would have no GID, as nobody gives an address.
+    Raise it too where RoCE of the built-in network would have no address, so no GID.
     """
     by_interface = {one.interface: one for one in given}
     for nic in nics:

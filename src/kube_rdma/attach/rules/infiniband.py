@@ -7,8 +7,8 @@ The binding makes its RDMA device and interface again. So both GUIDs are set thr
 function first, then the driver is bound, then device and interface are found by their PCI address.
 The node and the port of a function have one GUID, for it has one port.
 
-A partition is an IPoIB interface of its own, a child of the function's. The function's interface
-comes into the pod too, and has another name there (docs/decisions/0011-infiniband.md).
+A partition is an IPoIB interface of its own, a child of the card's. That of a card that moves comes
+into the pod too, under another name (docs/decisions/0011-infiniband.md).
 """
 
 from __future__ import annotations

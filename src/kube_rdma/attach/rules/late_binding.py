@@ -46,8 +46,8 @@ SETTLED = 0.05
 """Seconds after which containerd knows a new CDI file; its inotify was up to 20 ms late."""
 
 GRACE = 60.0
-"""Seconds for which pod resources must leave a share out before its promise is forgotten, or a
-sandbox must be gone before its bindings are."""
+"""Seconds for which no single pod must hold a promise's shares before it is forgotten. A binding
+whose sandbox is gone waits as long, unless its promise goes."""
 
 
 class BindingSnapshot(Frozen):
@@ -473,7 +473,7 @@ def renumbered(specs: Iterable[PoolSpec], mode: NamespaceMode) -> Iterator[str]:
 def refuse_renumbered(
     plans: Sequence[Plan], placed: Sequence[PodNic], devices: Sequence[Device]
 ) -> None:
-    """Raise Outdated if a moved device has other device nodes than its container got.
+    """Raise Outdated if a moved device has a uverbs node that its container did not get.
 
     `devices` are as they are since the move.
     """

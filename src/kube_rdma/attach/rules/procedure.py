@@ -203,8 +203,8 @@ def address(
 ) -> AddressedNics:
     """Return the NICs with the addresses in `leased` and those that cards bring along.
 
-    Raise Refused if a card has to bring addresses and cannot, or if RoCE would have no GID. Raise
-    it too for an asked address in one of `pools` that is for other namespaces.
+    Raise Refused if a card has to bring addresses and cannot, or if RoCE of the built-in network
+    would have no GID. Raise it too for an asked address in a pool for other namespaces.
     """
     # Before a link is made for an IPAM plugin: what is refused here costs only addresses.
     addresses.refuse_reserved(before.matched.unpooled, sandbox.pod.namespace, pools)

@@ -31,7 +31,7 @@ ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 POD_NETWORKS = "k8s.volcengine.com/pod-networks"
 POD_NETWORKS_DEFINITION = "k8s.volcengine.com/pod-networks-definition"
 SHARED = "kube-system"
-"""Namespace of the definitions that a pod of any namespace can name by cniConf."""
+"""Namespace of the definitions that cniConf names and the pod's own namespace lacks."""
 
 DEFAULT_NETWORK = "v1.multus-cni.io/default-network"
 RESOURCE = "vke.volcengine.com/rdma"

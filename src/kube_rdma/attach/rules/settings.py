@@ -1,7 +1,7 @@
 """Makes the settings files of a container for NCCL, UCX and MPI, from the devices that it got.
 
-Late binding writes them when the pod's network is attached, for GID indexes are known only then;
-without a network, before a container starts. The shim merges them with the container's own
+They are written when the pod's network is attached, for GID indexes are known only then; without a
+network, before a container starts. The shim merges them with the container's own
 (shim/settings.c), which win. Variables that a program has in its environment win over both.
 `pool_files` makes those that Allocate gives, before the devices are known.
 """
@@ -260,7 +260,7 @@ def cdi_device(folder: str) -> str:
 
 
 def mounts(resource: str, folder: str, script: str) -> tuple[FileMount, ...]:
-    """Return the mounts of a settings folder, and of the script for it, in a container."""
+    """Return the mounts of the folders with settings and with nccl_env.sh in a container."""
     return (FileMount(script, f"{OWN_FOLDER}/{BIN}"), FileMount(folder, f"{OWN_FOLDER}/{resource}"))
 
 
