@@ -111,7 +111,7 @@ class ClaimParametersObject(Typed):
     """
     pool: Label | None = None
     """pool is the IPPool that the interface gets its addresses from. pool cannot stand beside
-    network. Left out: no pool gives an address. Example: rail-0.
+    network. Left out: the network's pool, if any. Example: rail-0.
     """
     addresses: Annotated[Many[AskedIp], _Few] | None = None
     """addresses are the addresses that the interface gets, at most 16. With pool they are addresses

@@ -240,7 +240,7 @@ class PreparedClaims(NodeClaims):
         self._pools = pools
 
     async def prepare(self, claim: model.ClaimName) -> Sequence[model.PreparedDevice]:
-        """Book a claim's devices, and return the devices for the kubelet.
+        """Book a claim's devices, write files, set limits; return devices for the kubelet.
 
         Where others hold a device, bookings whose claims and pods are gone are removed, and the
         claim is tried again. Raise KubeError if the claim cannot be prepared.
@@ -286,7 +286,7 @@ class PreparedClaims(NodeClaims):
         return prepare.answer(prepared)
 
     async def unprepare(self, claim: model.ClaimName) -> None:
-        """Remove the booking of a claim, if there is one; raise KubeError if that fails."""
+        """Remove a claim's files and its booking, if any; raise KubeError if that fails."""
         async with self._turn:
             await self._end(claim)
 
@@ -388,10 +388,10 @@ class PreparedClaims(NodeClaims):
             await self._dependencies.settings.write(pod, self.booked, self._pools or {})
 
     async def detach(self, sandbox: ContainerId) -> None:
-        """Remove a sandbox's settings files at CNI DEL; its claims stay prepared.
+        """Remove a sandbox's settings files; its claims stay prepared.
 
-        Forget the interfaces of its pod unless another sandbox of the pod is known. Raise
-        Unavailable if the disk fails.
+        Forget the interfaces of its pod, in statuses too, unless another sandbox of the pod is
+        known. Raise Unavailable if the disk fails.
         """
         pod = self._sandboxes.pop(sandbox, None)
         if pod and pod not in self._sandboxes.values():  # no later sandbox of the same pod
@@ -425,7 +425,7 @@ class PreparedClaims(NodeClaims):
             self._dependencies.statuses.tell(claim.claim, statuses)
 
     async def _keep(self, prepared: model.PreparedClaim) -> bool:
-        """Write a booking's record if it is new, then its files.
+        """Write a booking's record if it changed, then its files.
 
         Return whether the CDI file changed.
         """
