@@ -23,7 +23,7 @@ _POD, _NODE = "pod/", "node/"
 
 
 def presets(_: Context, __: Parameter, incomplete: str) -> list[str]:
-    """Return the presets of `kube-rdma render` that complete the word."""
+    """Return the presets that complete the word."""
     from kube_rdma.install.rules.presets import PRESETS
 
     return _begun(PRESETS, incomplete)

@@ -125,7 +125,7 @@ def _values(assignments: tuple[str, ...]) -> Values:
 async def _run(
     access: ClusterOptions, options: ControllerOptions, metrics: tuple[str | None, int] | None
 ) -> None:
-    """Run all tasks of the controller; those that work on the cluster run in the leader alone."""
+    """Run all tasks of the controller; those of `leading` run in the leader alone."""
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.controller.leadership import ElectionLease, Leadership, own_identity
     from kube_rdma.controller.parts import always, leading, readiness, run_controller

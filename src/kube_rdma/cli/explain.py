@@ -97,7 +97,7 @@ def explain(
     claim/NAME shows why a ResourceClaim waits: for each node and device, of any driver, what keeps
     the scheduler from giving it.
 
-    Exits with 1 when something refuses the pod or no node can meet the claim.
+    Exits with 1 when something refuses the pod or no node is found for the claim.
     """
     if not (target or filename):
         raise click.UsageError("Name a pod (pod/NAME), a workload, a claim, or a file (-f).")

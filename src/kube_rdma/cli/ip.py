@@ -69,8 +69,8 @@ def show(opener: Opener | None, pool: str, cluster: ClusterOptions, output: str)
 def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     """Check the pools for faults.
 
-    Finds addresses that two nodes hold, objects that were edited by hand, pools that are nearly
-    full or overlap, and nodes that are gone.
+    Finds addresses that two nodes hold or no pool has, objects edited by hand, nearly full or
+    overlapping pools, and nodes that are gone.
 
     Exits with 1 when there is something to do; warnings do not count.
     """

@@ -77,7 +77,7 @@ _OTHERS = "From other packages"
 
 
 class LazyGroup(click.Group):
-    """A group that imports its own subcommands only when they are called or listed."""
+    """A group that imports its own subcommands only when they are called or completed."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

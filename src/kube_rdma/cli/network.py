@@ -29,7 +29,7 @@ STATE = PurePosixPath("/var/lib/kube-rdma")
 def network() -> None:
     """Clean up nodes; Helm's uninstall runs it.
 
-    `helm uninstall` runs these commands in pods. Run them yourself only where kube-rdma was
+    `helm uninstall` runs all but `clear-vke` in pods. Run them yourself only where kube-rdma was
     installed without Helm: first `retire`, then `uninstall` on each node.
     """
 
@@ -56,8 +56,8 @@ def uninstall(host: Path, *, records: bool, stay: bool) -> None:
     """Remove kube-rdma from this node.
 
     Takes kube-rdma out of the node's CNI configuration and removes its CNI binaries. Run it in a
-    privileged pod on the node, after the agent's DaemonSet was deleted: while the agent runs, the
-    command refuses. It says what it did and can be repeated.
+    pod that mounts the node's folders, after the agent's DaemonSet was deleted: while the agent
+    runs, the command refuses. It says what it did and can be repeated.
     """
     import asyncio
 
@@ -207,7 +207,7 @@ def left(daemonset: str, cluster: ClusterOptions) -> None:
 
 
 def _refuse_agent(path: Path) -> None:
-    """Raise Refused while an agent runs on this node, as it would install everything again."""
+    """Raise Refused while an agent answers at its socket, as it would install everything again."""
     from kube_base.errors import Refused
 
     with socket.socket(socket.AF_UNIX) as connection:

@@ -91,7 +91,7 @@ def is_terminal() -> bool:
 
 
 def for_people() -> bool:
-    """Decide whether pages are folded and coloured: on a terminal, or with FORCE_COLOR."""
+    """Decide whether pages get their form for a terminal: on one, or with FORCE_COLOR."""
     return is_terminal() or bool(os.environ.get("FORCE_COLOR"))
 
 
@@ -176,7 +176,7 @@ def page_width() -> int:
 
 
 def writable(file: Path) -> Path:
-    """Return the file after opening it for writing; raise OSError if that fails."""
+    """Open the file for writing and return it, made if new; raise OSError if that fails."""
     with file.open("a"):
         return file
 

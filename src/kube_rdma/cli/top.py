@@ -76,7 +76,7 @@ def nodes(
 ) -> None:
     """Show the traffic of the nodes' ports.
 
-    Has a line for each port of the nodes' RDMA devices, the busiest first. A sentence below counts
+    Has a line for each of the busiest ports of the nodes' RDMA devices. A sentence below counts
     the ports without a line, those that are down, and those with errors.
     """
     from kube_rdma.metrics.views import nodes_page
@@ -99,7 +99,7 @@ def pods(
 ) -> None:
     """Show the traffic of the pods' devices.
 
-    Has a line for each RDMA device of a container, the busiest first.
+    Has a line for each of the busiest RDMA devices of containers.
     """
     from kube_rdma.metrics.views import pods_page
 

@@ -68,7 +68,7 @@ async def _measured(
     before: Mapping[PairKey, float],
     line: output.ProgressLine,
 ) -> tuple[PairProof, list[str]]:
-    """Return the proof, and the rows of it that could not be printed."""
+    """Measure all pairs; return the proof, and its rows that could not be printed."""
     from kube_client.pod_commands import PodCommands
     from kube_rdma.verify.claimed_cards import cards_or_why
     from kube_rdma.verify.pairs import BandwidthProof, Pacing, PairedRun, with_centre_first
