@@ -2,7 +2,7 @@
 
 `IpamObjects` does what the effects of ipam/rules/effects ask of the API server; values of
 model/ipam go in and out. A read raises Unavailable without an answer. `write_…` return the object
-as stored, or None if it was not written or that is unknown: then read, and decide again.
+as stored, or None for a conflict or an unknown outcome: then read, and decide again.
 """
 
 from __future__ import annotations

@@ -45,9 +45,10 @@ class AddressJournal:
     """
 
     def __init__(self, disk: Folder) -> None:
-        """Read the journal; raise Broken if it cannot be relied on, Unavailable on disk failure.
+        """Open the journal; raise Broken if it cannot be relied on, Unavailable on disk failure.
 
-        A journal with an unreadable record, or with records and without an id, is not reliable.
+        An empty one gets an id. One with an unreadable record, or with records and without an id,
+        is not reliable.
         """
         journal = Journal(disk, ADDRESSES)
         self._threads = ThreadPoolExecutor(_THREADS, "addresses")

@@ -46,10 +46,10 @@ log = structlog.get_logger()
 async def run_gc(
     cluster: Cluster, namespace: str, events: Events, timing: IpamTiming | None = None
 ) -> None:
-    """Revoke the rights of nodes that are gone and free their addresses, until cancelled.
+    """Revoke the rights of nodes that are gone or out-of-service and free their addresses.
 
-    Delete empty blocks, mend labels, and remove stale borrow requests too. `namespace` is the
-    namespace of the nodes' leases.
+    Delete empty blocks, mend labels, and remove stale borrow requests too, until cancelled.
+    `namespace` is the namespace of the nodes' leases.
     """
     timing = timing or IpamTiming()
     pools = Mirror(

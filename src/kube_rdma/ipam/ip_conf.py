@@ -2,7 +2,7 @@
 
 Configurations for whereabouts, host-local and static are read too. Ranges become an IPPool whose
 name follows from the plugin and the pool's content. So every node and every attachment with the
-same block means the same pool. `notes` are sentences about keys that have no effect here.
+same block means the same pool. `notes` are sentences about what is different here.
 """
 
 from __future__ import annotations

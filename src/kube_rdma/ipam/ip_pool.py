@@ -64,7 +64,7 @@ class PoolSlices(Typed):
     """
     nodes: Many[ChosenSlice] = Field((), max_length=MOST_NODES)
     """nodes are the slices of certain nodes. Every other node takes a free slice with its first pod
-    and keeps it as long as its Node object exists. Left out: all nodes take a free slice.
+    and keeps it until deleted or tainted out-of-service. Left out: all nodes take a free slice.
     """
     one_subnet: bool = False
     """oneSubnet says whether the slices are parts of one subnet. If true, the pod's address has the
@@ -468,7 +468,7 @@ def _overlaps(ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
 
 
 def _unreachable(routes: tuple[PoolRoute, ...], ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
-    """Yield a fault for each route that some pod could not use.
+    """Yield the faults of the routes.
 
     No range is of its family, or its gw is in no subnet of the ranges. Without gw, a range of its
     family has no gateway.

@@ -4,8 +4,8 @@ The rules decide (ipam/rules/agent); this program gives them the API server and 
 show what the API server has: pools with their borrow queues, and the node's blocks. A third shows
 all blocks for a time where the node needs them, as after a restore of etcd. One task keeps the
 node's right to give addresses, one does what no request waits for, and each request is a task of
-its own. The first two wait for news, or until something is due. A caller that gives up cancels no
-request: half of one would leave a borrow request in a queue.
+its own. A caller that gives up cancels no request: half of one would leave a borrow request in a
+queue.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An IPBlock says which node holds which addresses of a block, in texts that people can read with
 kubectl. A node's lease is a coordination.k8s.io Lease; what that kind has no field for stands in
 its annotations. If an object cannot be understood, the error names the field. In a pool's status
-nodes write `wants`, and the controller all the rest.
+nodes write `wants`, the controller the rest; it also removes stale `wants`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class IPBlockObject(kubernetes.StatusPart):
 
 
 class LeaseSpec(kubernetes.SparsePart, forbid_unknown_fields=True):
-    """The fields of a coordination.k8s.io Lease that kube-rdma writes; any other is a fault."""
+    """The fields that the Lease of a node has for IPAM; any other is a fault."""
 
     # An int32 of the API server, which others may fill too.
     duration: Annotated[int, Meta(ge=1, le=2**31 - 1)] = field(name="leaseDurationSeconds")
@@ -294,7 +294,7 @@ LongText = Annotated[str, Meta(max_length=4096)]  # 64 subnets
 
 
 class IPPoolStatus(kubernetes.StatusPart):
-    """The status of an IPPool: nodes write `wants`, the controller all the rest."""
+    """The status of an IPPool, which nodes and the controller write."""
 
     observed_generation: int = kubernetes.NOT_OBSERVED
     """observedGeneration is metadata.generation of the pool that this status is about. -1: no
@@ -317,9 +317,9 @@ class IPPoolStatus(kubernetes.StatusPart):
     them back. A node removes its entries when it no longer waits.
     """
     conditions: Annotated[tuple[kubernetes.Condition, ...], Meta(max_length=16)] = ()
-    """conditions are Ready and NearlyFull. Ready: the pool can be used, and no address has two
-    holders. NearlyFull: nodes hold at least 90 percent of the addresses of a family and rail. A
-    pool that cannot be used as it is written has Stalled too.
+    """conditions are Ready and NearlyFull. Ready: the pool can be used, and conflicts is empty.
+    NearlyFull: nodes hold at least 90 percent of the addresses of a family and rail. A pool that
+    cannot be used as it is written has Stalled too.
     """
     conflicts: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=16 * MOST_CONFLICTS)] = ()
     """conflicts are at most 64 sentences about addresses that two nodes hold by their IPBlocks, and

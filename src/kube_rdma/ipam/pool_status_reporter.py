@@ -83,7 +83,7 @@ class PoolStatusReporter:
         return apart(REPORT_SECONDS, written * holders)
 
     async def report(self, now: datetime, *, edited: bool = False) -> int:
-        """Write the status of each pool whose status has changed; return how many were written.
+        """Write each status that has changed, tell of nearly full pools; return how many it wrote.
 
         `edited` restricts this to pools that are new or have another spec, for a person waits for
         these. A status is only written to the version of the object that it was computed from.
@@ -122,7 +122,7 @@ class PoolStatusReporter:
         *,
         edited: bool,
     ) -> bool:
-        """Write a pool's status if it has changed; return whether it was written.
+        """Write a pool's status if it has changed, tell if it is nearly full; return if it wrote.
 
         `why` is the error where the pool cannot be handled, else "".
         """

@@ -1,6 +1,6 @@
 """Shows pools of addresses to people and programs: `kube-rdma ip list`, `show`, `check`, `migrate`.
 
-It is the last step of these commands; ipam/gc and ipam/rules count and judge what it shows.
+It is the last step of these commands.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class DropLease(Effect):
 class ReadBorrowQueue(Effect):
     """Read the borrow queue of a pool as the API server has it now; the answer is the queue.
 
-    It is empty where the pool has no borrow requests.
+    It is empty where the pool is missing or has no borrow requests.
     """
 
     pool: ipam.PoolName

@@ -225,7 +225,7 @@ class GcState(Struct):
 def operations(state: GcState, view: ClusterView, now: float) -> Iterator[Operation]:
     """Yield the operations of one round of the controller, with kind and name of their objects.
 
-    Each may fail without the others.
+    Each may fail without the others. `state` keeps what was observed.
     """
     holders = frozenset(h.node for block in view.blocks.values() for h in block.holdings)
     before, leases = state.observations, view.leases
