@@ -108,7 +108,7 @@ class Function(Frozen):
 class Card(Frozen):
     """A card: a PCI function, a sub-function or a soft device, with its RDMA devices.
 
-    `reasons` is empty exactly when it can be given to a pod now.
+    `reasons` is empty exactly when it is usable, also while a pod has it.
     """
 
     id: CardId
@@ -119,7 +119,7 @@ class Card(Frozen):
 
     @property
     def usable(self) -> bool:
-        """Return whether this card can be given to a pod now."""
+        """Return whether this card can be given to pods, also while one has it."""
         return not self.reasons
 
     @property

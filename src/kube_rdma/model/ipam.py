@@ -133,7 +133,7 @@ class Route(Frozen):
 
 
 class IPPool(Frozen):
-    """An IPPool: a NicRequest for it gets one address of each IP version that the pool has."""
+    """An IPPool: the addresses that it has, and how pods get them."""
 
     name: PoolName
     ranges: tuple[IPRange, ...]
@@ -264,7 +264,7 @@ class Timing(Frozen):
 
 
 class NicRequest(Frozen):
-    """A request for addresses of one interface, one of each family that the pool has."""
+    """A request for addresses of one interface, one of each family of its rail's ranges."""
 
     interface: InterfaceName
     pool: PoolName

@@ -175,7 +175,7 @@ class Condition(SparsePart):
     """
     observed_generation: int | None = None
     """observedGeneration is the metadata.generation of the object that this condition is about.
-    Left out: the object has no spec.
+    Left out: the condition is about no spec.
     """
 
 

@@ -1,7 +1,7 @@
 """The evidence of `kube-rdma migrate`, a cluster or a node, and the plans made of it.
 
 migrate/node reads a MigrationView, migrate/rules turns it into a TakeoverPlan,
-migrate/views shows one. Nothing here writes to a cluster.
+migrate/views shows one.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class UpgradeState(Frozen):
 
 
 class ComponentName(StrEnum):
-    """The parts of a NicClusterPolicy, by their names in its status."""
+    """The parts of a NicClusterPolicy that kube-rdma deploys, by their names in its status."""
 
     DRIVER = "state-OFED"
     DEVICE_PLUGIN = "state-RDMA-device-plugin"

@@ -348,7 +348,7 @@ class Pool(Frozen, dict=True):
 
     @property
     def unusable(self) -> tuple[Card, ...]:
-        """Return the pool's cards that cannot be given to pods now."""
+        """Return the pool's cards that are not usable."""
         return tuple(card for card in self.cards if not card.usable)
 
 
@@ -398,8 +398,8 @@ class FunctionsSpec(Frozen):
     """The number of virtual functions for each physical one that any selector chooses.
 
     `autoprobe`: the kernel binds a driver to each new one. `force`: also where the node is reached
-    through the card, and in place of functions that somebody else made or set up. `source` is its
-    place in the document, for messages.
+    through the physical one, and in place of functions that somebody else made or set up. `source`
+    is its place in the document, for messages.
     """
 
     selectors: tuple[Selector, ...]

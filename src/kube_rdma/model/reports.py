@@ -83,12 +83,12 @@ class ReportedPort(kubernetes.SparsePart):
     """bond is the bond that the interface is enslaved to. Left out: none. Example: bond0."""
     neighbour: ReportedNeighbour | None = None
     """neighbour is the switch port at the other end of the cable, by LLDP. Left out: no pool has
-    the card, the agent does not listen, or nothing was heard. unheard says why, unless a frame may
-    still come.
+    the card, the agent does not listen, or nothing was heard.
     """
     unheard: kubernetes.Sentence = ""
-    """unheard is why neighbour is left out, with a remedy. Example: no LLDP frame came to ens2f0np0
-    for 121 s: LLDP may be off at the switch.
+    """unheard is why nothing was heard, with a remedy. Left out: neighbour is known, a frame may
+    still come, or nobody listens. Example: no LLDP frame came to ens2f0np0 for 121 s: LLDP may be
+    off at the switch.
     """
 
     @property
@@ -129,8 +129,8 @@ class ReportedCard(kubernetes.SparsePart):
     """
     carries: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=8)] = ()
     """carries is what the node itself uses the card for: its default route, further routes, mounted
-    storage, an interface above it. The operator does not change the driver of such a node. Left
-    out: none of these.
+    storage, a virtual machine's own interface. The operator does not change the driver of such a
+    node. Left out: none of these.
     """
     addresses: Annotated[tuple[kubernetes.Word, ...], Meta(max_length=16)] = ()
     """addresses are the IP addresses of the node on the card's interfaces, without prefix length.
@@ -211,8 +211,7 @@ class NodeReport(kubernetes.SparsePart):
     Left out: none.
     """
     refusals: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=16)] = ()
-    """refusals are sentences about configuration that the agent does not understand. Left out:
-    none.
+    """refusals are sentences about configuration that the agent refuses. Left out: none.
     """
     troubles: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=16)] = ()
     """troubles are sentences about configuration that contradicts itself or the node, such as two
@@ -454,9 +453,9 @@ class WaitingPod(kubernetes.NamespacedName):
 
 
 class ClusterFacts(Frozen, dict=True):
-    """All that was read of a cluster to judge its health; None means not seen.
+    """All that was read of a cluster to judge its health.
 
-    For kube-rdma's own kinds None also means that there is no such kind.
+    None means not seen (`not_seen`), or that there is no such kind (`missing`).
     """
 
     nodes: tuple[kubernetes.NodeState, ...] | None = None

@@ -1,7 +1,8 @@
 """The facts about a cluster for the author of a pod, and the listing made of them.
 
 resources/reader reads AuthorFacts, resources/rules makes a ResourceListing of it, resources/views
-shows that. A part that could not be read is None, and `not_seen` says why.
+shows that. A part that could not be read is None, and `not_seen` says why unless its kind is not
+installed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 FabricProfile is a part of a pool (model/pools), for a pool's cards are ports of one fabric. The
 module pools/documents/node_policy reads it, attach/rules/settings writes it for the containers that
-hold shares.
+have its cards.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ class SetLink(Frozen):
 class Probe(Frozen):
     """Ask the network of an Ethernet link whether somebody has an address that the pod will get.
 
-    It comes before AddAddress and is not undone. It is refused with the MAC that answers; silence
-    for 300 ms is consent.
+    It comes before AddAddress and is not undone. It is refused with the MAC that answers, and fails
+    without a carrier; silence for 300 ms is consent.
     """
 
     name: InterfaceName
@@ -107,7 +107,7 @@ class AddRoute(Frozen):
     """Add a route in the pod; `table` None is the main one, `via` None means on-link.
 
     `onlink`: `via` is reached through the link although it is in no subnet of it. `metric` 0 is the
-    one that the kernel chooses. In a GiveBackLink it is a route of the node.
+    one that the kernel chooses. In TakeLink, GiveBackLink and LinkWays it is a route of the node.
 
     It replaces a route of the same destination, table and metric, whoever made that. So a pod's
     default route is taken from the cluster's interface when the pod asks for that.
