@@ -1,6 +1,6 @@
 """Reads and follows configurations of pools: a file, policies of the cluster, labels of the node.
 
-`kube-rdma config check` reads files with it too, so it judges like the agent. ConfigSource feeds
+`kube-rdma config check` calls `judged` too, so it judges like the agent. ConfigSource feeds
 agent/loop. Each source can change at any time. A document that is not understood is reported once,
 in full, and the last good one stays, so nothing that is served is lost.
 """

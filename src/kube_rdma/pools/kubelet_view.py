@@ -299,7 +299,7 @@ class KubeletView:
     async def distances(
         self, offers: ResourceServers
     ) -> tuple[tuple[Container, nearness.Distance], ...]:
-        """Return the card-to-GPU distances of containers that were not reported before."""
+        """Return card-to-GPU distances of containers not reported before; now they are."""
         answer = await self._ask(allocatable=True)
         if answer is None:
             return ()
@@ -325,7 +325,7 @@ class KubeletView:
         return tuple(distances)
 
     async def compare(self, offers: ResourceServers) -> None:
-        """Compare the kubelet's device lists with the offered ones repeatedly, until cancelled."""
+        """Compare and repair the kubelet's device lists (`check`) repeatedly, until cancelled."""
         while self._pod_resources:
             await asyncio.sleep(DOUBT_SECONDS if self._doubts else COMPARE_SECONDS)
             await self.check(offers)

@@ -1,7 +1,7 @@
 """Shows the pools of a configuration, and what they are on a node: `kube-rdma config check`.
 
-It is the last step of that command. The specs come with all defaults filled in; the node's pools
-and cards come from pools/rules/pools and pools/rules/selection.
+The specs come with all defaults filled in; the node's pools and cards come from pools/rules/pools
+and pools/rules/selection.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def specs_page(
     warnings: Sequence[str] = (),
     node: NodePools | None = None,
 ) -> Page:
-    """Return the page of pool specs: warnings first, then each pool with the cards it selects.
+    """Return the page of pool specs: clashes and warnings first, then each pool's selectors.
 
     `specs` have all defaults filled in; `takes` says which cards a mode takes without selectors.
     """

@@ -1,9 +1,9 @@
 """Reads the dialect ``configList``: config.json of the shared RDMA device plugin.
 
-Every pool is of mode hca: `rdmaHcaMax` shares for the pool, and every container that holds one
-opens all of its cards. Shares are called as that plugin calls them, so that either takes over a
-node from the other while pods hold some (docs/decisions/0107). Some things that the plugin lets
-pass are refused: an `rdmaHcaMax` of zero or none at all, and a field that it does not know.
+Every pool is of mode hca: `rdmaHcaMax` shares, each for all cards of the pool. Shares are called as
+that plugin calls them, so that either takes over a node from the other while pods hold some
+(docs/decisions/0107). Some things that the plugin lets pass are refused: an `rdmaHcaMax` of zero or
+none at all, and a field that it does not know.
 """
 
 from __future__ import annotations

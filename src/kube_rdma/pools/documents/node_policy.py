@@ -62,7 +62,7 @@ def _bounded(schema: dict[str, Any]) -> None:
 
 
 class PolicyFabric(Typed):
-    """Settings of NCCL and UCX in containers that hold a share."""
+    """Settings of NCCL and UCX in containers with cards of the pool."""
 
     model_config = ConfigDict(json_schema_extra=_bounded)
 
@@ -395,8 +395,9 @@ class PolicyFunctions(Typed):
     true.
     """
     force: bool = False
-    """force says whether the number changes also where the node is reached through the card, or
-    where others made or use the virtual functions. Functions that pods hold stay. Left out: false.
+    """force says whether the number changes also where the node is reached through the physical
+    function, or where others made or use the virtual ones. Functions that pods hold stay. Left out:
+    false.
     """
 
     @field_validator("selectors")

@@ -219,7 +219,7 @@ def absent(
 def is_away(card: Card) -> bool:
     """Decide whether a card lacks the interface that it should have on the node.
 
-    A function without an RDMA device should have an interface if its driver is not for user space.
+    A function that has a driver not for user space, but no RDMA device, should have an interface.
     A card with RDMA ports should have one if all are of link layer Ethernet: RoCE and iWARP stand
     on an interface (ib_device_get_netdev). InfiniBand does without, and so does EFA.
     """

@@ -2,8 +2,7 @@
 
 pools/documents makes the specs, adapters/kernel/sriov/functions runs the plan. The kernel changes a
 number only by way of zero, so whoever uses one function stands in the way of all of its card. The
-same specs and the same node make the same plan, so the next survey is enough to make functions
-again that a reboot removed.
+next survey is enough to make functions again that a reboot removed.
 """
 
 from __future__ import annotations

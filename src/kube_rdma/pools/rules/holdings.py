@@ -55,7 +55,7 @@ def pods_with(holdings: Sequence[Holding], resources: Collection[str]) -> tuple[
 
 
 def pooled(pools: Sequence[Pool]) -> dict[CardId, tuple[str, ...]]:
-    """Return by card the resources of pools in which each share gives access to all cards."""
+    """Return by card the resources of pools whose shares stand for all of their cards."""
     resources: dict[CardId, tuple[str, ...]] = {}
     for pool in pools:
         for card in pool.cards if terms(pool.spec).bind is Bind.POOL else ():

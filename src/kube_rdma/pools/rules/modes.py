@@ -2,9 +2,9 @@
 
 The other rules read it and hold no knowledge of a mode themselves, so a further mode is a further
 row. Tables of docs/config.md are written from it. Mode `hca` is that of the SCC document and of the
-shared device plugin. Its shares stand for the whole pool unless `bind` says otherwise, and any of
-them opens every card. Modes `exclusive`, `shared` and `shared-multi` are those of the VKE document,
-`sriov` is the SR-IOV network device plugin's.
+shared device plugin. Its shares stand for the whole pool unless `bind` says otherwise. Modes
+`exclusive`, `shared` and `shared-multi` are those of the VKE document, `sriov` is the SR-IOV
+network device plugin's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Finds how near PCI functions are: what a GPU and a card have to cross to reach each other.
 
-GetPreferredAllocation ranks cards by how near free GPUs are, and the log says after a grant how
-near the card is. `kube-rdma devices --topology` shows all distances (hardware/rules/node_picture).
+With prefer numa, GetPreferredAllocation ranks cards by how near GPUs are. The log says after a
+grant how near the card is. `kube-rdma devices --topology` shows all distances
+(hardware/rules/node_picture).
 The classes are named as by `nvidia-smi topo -m`. A PCIe switch counts as one bridge, although the
 kernel shows each of its ports as a bridge.
 """

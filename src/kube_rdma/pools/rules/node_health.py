@@ -204,9 +204,9 @@ def _above(card: Card) -> PciAddress | None:
 def hidden(spec: PoolSpec) -> Iterator[str]:
     """Yield the reason against a pool whose devices cannot be opened from a pod's own namespace.
 
-    In RDMA namespace mode exclusive ib_device_get_by_index and ib_uverbs_open refuse another
-    namespace (rdma_dev_access_netns, drivers/infiniband/core/device.c). A mode that owns its cards
-    moves the device into the pod.
+    It holds in RDMA namespace mode exclusive alone: there ib_device_get_by_index and
+    ib_uverbs_open refuse another namespace (rdma_dev_access_netns,
+    drivers/infiniband/core/device.c). A mode that owns its cards moves the device into the pod.
     """
     if not terms(spec).owns and not spec.host_network:
         yield (

@@ -1,8 +1,6 @@
 """Makes the pools of a node: gives each PoolSpec its cards, and finds specs that disagree.
 
-It takes the cards that pools/rules/selection makes; adapters/kubelet sends the resulting Offer. The
-same specs and the same node make the same pools, so a caller may compute them again whenever
-something changed, and compare.
+It takes the cards that pools/rules/selection makes; adapters/kubelet sends the resulting Offer.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It stands between pools/rules/pools, whose cards it numbers, and the addresses of pods, which rails
 choose. By themselves cards are numbered by address, the same on all nodes of one kind. A card that
-is gone keeps its number, and one that firmware gave another address is known by its node GUID. A
+is gone keeps its number until another replaces it. One at a new address is known by its GUID. A
 new card between others would shift them. So while pods hold cards it has a number behind all
 others, and its own place when the node is idle. The configuration may list the cards instead.
 """

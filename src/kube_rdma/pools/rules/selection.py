@@ -1,8 +1,8 @@
 """Makes cards of a survey's devices and functions, and decides which cards a pool means.
 
 A pool's selectors choose first, then its mode takes what it can. The module pools/rules/pools asks
-for every card, and `config check` shows why a card is not in a pool. One value of each given field
-has to match, as in the configurations of the shared and of the SR-IOV device plugin.
+for every card; `config check --node` shows why a card is not in a pool. One value of each given
+field has to match, as in the configurations of the shared and of the SR-IOV device plugin.
 """
 
 from __future__ import annotations
