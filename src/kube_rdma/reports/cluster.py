@@ -170,7 +170,7 @@ async def waiting(cluster: Cluster) -> tuple[model.WaitingPod, ...]:
 
 
 async def events(cluster: Cluster) -> tuple[model.ClusterEvent, ...]:
-    """Return the stored Events of scheduler, kubelets and agents about pods and nodes.
+    """Return the stored Events that one of `_EVENTS` chooses.
 
     Field selectors let the API server filter them, for a cluster may have tens of thousands.
     """

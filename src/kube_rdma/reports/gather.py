@@ -1,6 +1,6 @@
 """Reads what `kube-rdma status` judges, kind by kind, so that a missing right hides little.
 
-cli/status runs it, once or until all is well. The API server alone is asked, never a node.
+The API server alone is asked, never a node.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The status of a NodePolicy: on how many nodes it is applied, where not, and why.
 
-The controller that leads writes it, by server-side apply of the whole (reports/policies). Each
-list is limited, and its worst entry stands first.
+The controller that leads writes it, by server-side apply of the whole (reports/policies). Its
+remarks are limited, the worst first.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class PolicyStatuses:
         self._written = 0  # statuses, by the last look
 
     async def run(self) -> None:
-        """Write statuses at every change, until cancelled; wait for an absent API server."""
+        """Write statuses after changes, until cancelled; wait for an absent API server."""
         mirrors: tuple[Mirror[Any], ...] = (self._policies, self._nodes, self._reports)
         async with asyncio.TaskGroup() as tasks:
             await follow_all(tasks, self._cluster, self._timing.pause, *mirrors)

@@ -1,8 +1,8 @@
 """Shows a cluster's health to people and programs: `kube-rdma status`.
 
 Problems with the next step come first, then programs and nodes, last one line that says it all.
-Problems come from reports/rules/cluster. Nodes that are alike are one row, and problems that are
-alike one problem.
+Problems come from reports/rules/cluster. Many nodes that are alike are one row, and problems that
+are alike one problem.
 """
 
 from __future__ import annotations
@@ -352,7 +352,7 @@ class _Grid(Frozen):
 
 
 def card_grid_svg(rows: Sequence[model.GridRow], title: str) -> str:
-    """Return a picture of all nodes and their cards as SVG; `title` is its heading."""
+    """Return a picture of nodes and their pooled cards as SVG; `title` is its heading."""
     grid = _laid_out(rows)
     states = Counter(card.state for row in rows for card in row.cards)
     head = f"{page.counted(len(rows), 'node')}, {page.counted(states.total(), 'card')}"

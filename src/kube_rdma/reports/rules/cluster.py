@@ -374,7 +374,7 @@ _PLAIN = (
 
 
 def findings(facts: model.ClusterFacts) -> tuple[Finding, ...]:
-    """Return all findings, errors first: of programs, policies, nodes, cables, addresses, pods."""
+    """Return all findings, errors first."""
     every = (
         *_programs(facts),
         *_policies(facts.policies or ()),
@@ -493,7 +493,7 @@ def _policies(policies: Sequence[model.PolicyState]) -> Iterator[Finding]:
 
 
 def _node_policies(policies: Sequence[model.NodePolicyState]) -> Iterator[Finding]:
-    """Yield an error for each refused policy, and advice for one that waits or selects no node."""
+    """Yield an error for each refused policy; advice if one waits, is unseen or selects no node."""
     for policy in policies:
         about = f"nodepolicy/{policy.name}"
         if not policy.seen:

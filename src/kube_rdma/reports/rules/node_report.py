@@ -1,8 +1,8 @@
 """Makes a node's report out of one look of its agent, and the grid of all nodes' cards.
 
 The loop of role plugin hands in what a look came to (pools/rules/node_health and condition).
-agent/node/report writes the report when it differs from the object. Counters and times are left
-out, for they differ at each look.
+agent/node/report writes the report when it differs from the object, and renews it. Counters and
+times are left out, for they differ at each look.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UNKNOWN = model.KnownNeighbour()
 
 
 class AgentLook(Frozen):
-    """All facts that an agent learnt in one survey of its node, from which it writes a report."""
+    """All facts of one look of an agent at its node, for its report and other keepers."""
 
     version: str
     survey: Survey  # with what the node uses its interfaces for
