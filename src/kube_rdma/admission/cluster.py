@@ -1,4 +1,4 @@
-"""Reads a pod of the API server whole, as its author wrote it, to judge it."""
+"""Reads a pod of the API server whole, to judge it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kube_rdma.model.admission import PodTemplate
 async def whole_pod(
     cluster: Cluster, namespace: str, name: str
 ) -> tuple[PodTemplate, FullPod] | None:
-    """Return a pod as a PodTemplate and as the whole object; None without one.
+    """Return a pod as a PodTemplate and as a FullPod; None without one.
 
     Raise Refused for a pod that does not have a pod's form.
     """

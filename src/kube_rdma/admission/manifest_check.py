@@ -221,7 +221,7 @@ class _Checker:
         return self._claims(manifest) or _CLAIMS[manifest.kind]
 
     def _claims(self, manifest: Manifest) -> str:
-        """Return what the claims of an object are, in words; "" without kube-rdma's parameters."""
+        """Check an object's claims; return what they are, "" without kube-rdma's parameters."""
         places = parameters.places(manifest.document, manifest.group, manifest.kind)
         claims = [parameters.judged(manifest.document, place) for place in places]
         is_class = manifest.kind == "DeviceClass"
@@ -472,7 +472,7 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
 def check(
     parts: Iterable[Document | Refused], settings: admission.AdmissionSettings = admission.USUAL
 ) -> ManifestCheck:
-    """Return the meaning of all objects in files, with all findings, in their order.
+    """Return the meaning of all objects in files, in their order, with all findings.
 
     `parts` has a Refused in place of each document that could not be read.
     """

@@ -71,7 +71,7 @@ class ModeChanges:
     async def meet(
         self, wanted: Sequence[model.PoolSpec], holdings: Sequence[Holding] | None
     ) -> None:
-        """Apply the changes of mode that are possible now, and report those that wait."""
+        """Apply and record the mode changes possible now; report them, and those that wait."""
         previous = self.stage.remembered if self._loaded else await self._recall()
         desired = self._late.now.possible(wanted)
         staged = stage(previous, desired, holdings)
@@ -96,7 +96,7 @@ class ModeChanges:
             return None
 
     async def _recall(self) -> tuple[model.PoolSpec, ...]:
-        """Return the specs, if known, that applied when the last agent ended, adapted to this."""
+        """Open the record; return what specs the last agent applied, if known, adapted to this."""
         self._loaded = True
         if (opened := self._open) is None:
             return ()
@@ -193,7 +193,7 @@ class VirtualFunctions:
         holdings: Sequence[Holding] | None,
         pools: Mapping[str, model.Pool],
     ) -> float | None:
-        """Begin what can be done for virtual functions now.
+        """Begin what can be done for virtual functions now; report what waits and what is refused.
 
         Return seconds until the next look, or None.
         """

@@ -1,8 +1,7 @@
 """Opens what the agent works with on a real node, as the command's options name it.
 
-What the host lacks is mostly no error but makes a smaller agent, and the log says once why a part
-is missing. The kubelet's folder of device plugins has to be there, for --claims also its
-plugins_registry.
+What the host lacks is mostly no error but makes a smaller agent. The kubelet's folder of device
+plugins has to be there, for --claims also its plugins_registry.
 """
 
 from __future__ import annotations

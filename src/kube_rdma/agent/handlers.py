@@ -1,8 +1,8 @@
 """Answers the kubelet's calls about a resource out of the pools as they are at that moment.
 
 adapters/kubelet/device_plugin has the calls; rules decide: allocation, which shares are preferred,
-whether a container may start. Added here are the log, device info files and the GPUs that are free
-now.
+whether a container may start. Added here are, among others, the log, device info files and the GPUs
+that are free now.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Handlers:
         return grant
 
     async def _refuse_claimed(self, pool: Pool, wanted: Sequence[ShareId]) -> None:
-        """Raise Refused for shares of cards that claims hold by now."""
+        """Raise Refused where claims leave too few shares of a card by now."""
         resource = pool.spec.resource
         booked = self._kubelet.claims.booked
         if any(share.resource == resource for claim in booked for share in claim.shares):

@@ -4,9 +4,9 @@
     kernel ─ survey, verdicts, cards, health ───┴ pools/rules/pools ─► Pool ─ offers ─► kubelet
     kubelet ─ pod resources: who holds what ────┘
 
-Alone it is the whole device plugin of Alibaba's SCC: two mounts, no API server, no privilege.
-Whatever happens only wakes the loop. Then everything is looked at again and every pool published
-again, and the kubelet hears of a pool only when it changed.
+Alone it is a whole device plugin, which needs no API server. Whatever happens only wakes the loop.
+Then everything is looked at again and every pool published again, and the kubelet hears of a pool
+only when it changed.
 """
 
 from __future__ import annotations
@@ -346,7 +346,7 @@ class _Plugin:
                 return False
 
     async def _look(self, offers: ResourceServers) -> float | None:
-        """Publish all pools as they are now; return the seconds until the next round, or None."""
+        """Look, act, report, publish all pools; return the seconds to the next round, or None."""
         # Gathered: what is desired, who holds what, what the kernel shows.
         gathered = await self._gather(offers)
         # Judged: what the node comes to, by rules alone.
@@ -369,9 +369,10 @@ class _Plugin:
         return again
 
     async def _gather(self, offers: ResourceServers) -> _Gathered:
-        """Read desired specs, holdings and hardware, in this order.
+        """Read desired specs, holdings and hardware, in this order, and act on them.
 
-        The order matters: a pod may start, and the label may change, at any moment.
+        Modes of pools change here, and changes of virtual functions begin. The order matters: a
+        pod may start, and the label may change, at any moment.
         """
         wanted, followed = self._desired.specs, self._desired.followed
         holdings = await self._kubelet.holdings()
@@ -399,7 +400,7 @@ class _Plugin:
         holdings: Sequence[Holding] | None,
         offers: ResourceServers,
     ) -> node_health.NodeFacts:
-        """Return the facts of this round about the node; records are read after the survey."""
+        """Note absent cards, and return the node's facts; records are read after the survey."""
         specs, kept = self._modes.stage.specs, self._modes.stage.kept
         held = held_cards(holdings or (), (*specs, *kept))
         alone = node_health.node_cards(survey)
@@ -447,7 +448,7 @@ class _Plugin:
         return min(filter(None, waits), default=None)
 
     def _node_seen(self, node: NodeState) -> None:
-        """Handle a new state of the Node object: its addresses, labels, taints and allocatable."""
+        """Handle a new state of the Node object."""
         wanted = self._desired.specs
         if self._needs.own.seen(node):
             self._changes.touch()
@@ -476,7 +477,7 @@ class _Plugin:
     def _tell_keepers(
         self, gathered: _Gathered, verdict: node_health.NodeVerdict, served: _Served
     ) -> None:
-        """Pass this round's results to the keepers, such as the writers of labels and report."""
+        """Pass this round's results to the keepers, and whether the offer is as desired by now."""
         survey, staged = gathered.facts.survey, self._modes.stage
         neighbours = self._needs.neighbours
         self._cards = next_state(self._cards, verdict, staged.specs, survey)
@@ -506,7 +507,7 @@ class _Plugin:
             self._sure.set()
 
     async def _tell_followers(self, offers: ResourceServers) -> None:
-        """Pass the offered pools to late binding, Allocate, claims and pod networks."""
+        """Pass the offered pools to late binding, device info files, claims and pod networks."""
         self._needs.late.now.offered(offers.pools)
         await self._handlers.offered(offers.pools)
         if self._needs.claims:
@@ -553,7 +554,7 @@ class _Plugin:
         facts: node_health.NodeFacts,
         holdings: Sequence[Holding],
     ) -> None:
-        """Report changes in the health of pool cards, to the log and as Events."""
+        """Report changes in the health of pool cards; tell pod networks which are healthy again."""
         changes = verdict.assessment.changes
         before = self._reported.names
         names = self._reported.names = {

@@ -69,7 +69,7 @@ def leading(
     options: ControllerOptions,
     exporter: ControllerExporter | None = None,
 ) -> Parts:
-    """Return the tasks that write to the cluster, which only the leader runs."""
+    """Return the tasks that only the leader runs."""
     namespace = options.namespace
     reported: Callable[[Mapping[str, Sequence[Usage]]], None] = (
         exporter.reported if exporter else lambda _: None

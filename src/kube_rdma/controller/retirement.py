@@ -2,7 +2,7 @@
 
     pods ─► install/rules/release ─► DaemonSet deleted ─► its pods are gone
 
-An agent that ends takes back what it wrote at its node, and needs its rights for that. So this runs
+An agent that ends removes a condition of its node, and needs its rights for that. So this runs
 before the rights are deleted: in a hook of Helm, or for a person who then deletes manifests. An
 operator's end is refused while its drivers run, which it alone unloads node by node. Webhook
 configurations that an upgrade without Helm leaves behind are deleted, too.

@@ -1,4 +1,4 @@
 """Proposes an installation from the hardware of a cluster's nodes.
 
-Only cli may import it.
+Only cli imports it.
 """

@@ -206,7 +206,7 @@ _PARTS = {"resource": "rdma/vf", "mode": "sriov", "attach": "auto", "selectors":
 
 
 def _values(pools: Sequence[Mapping[str, Any]], *, networks: bool) -> Mapping[str, Any]:
-    """Return the values of the preset that fits, whose agents follow NodePolicies alone.
+    """Return the values of the preset that fits, whose agents follow NodePolicies.
 
     Preset efa needs no NodePolicies: it has its own pool.
     """
@@ -270,7 +270,7 @@ def _pool(
     offered: Sequence[model.HardwareCard],
     others: Sequence[model.HardwareCard],
 ) -> Mapping[str, Any]:
-    """Return the pool of these cards and of no others.
+    """Return the pool of these cards.
 
     Unless the driver is efa, its mode is `shared` for four or more cards of one kind and as many
     GPUs or more, else `shared-multi`.

@@ -1,7 +1,6 @@
 """Reads at the API server what decides about a pod or a claim, for `kube-rdma explain`.
 
-Each function needs the right to get or list the kinds that it requests. Without that right it
-raises an error, and explain/evidence notes the error.
+Each function needs the right to get or list the kinds that it requests.
 """
 
 from __future__ import annotations

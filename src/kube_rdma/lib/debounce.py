@@ -1,7 +1,6 @@
 """Makes one signal out of a burst of events: one card with its functions may cause a hundred.
 
-The agent's loop, its keepers and `devices --watch` wait by it. A timer runs only while a burst
-does.
+A timer runs only while a burst does.
 """
 
 from __future__ import annotations

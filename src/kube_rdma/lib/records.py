@@ -1,8 +1,7 @@
 """The records of one journal as a program has them: in memory, read once, written through.
 
-Attachments, promises, pools, functions and addresses outlive the agent in Records of their own. A
-record that this version of kube-rdma does not understand stays on disk and is logged. What needs it
-is refused until it can be read again.
+A record that this version of kube-rdma does not understand stays on disk and is logged. What needs
+it is refused until it can be read again.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Records(Generic[T]):
         threads: Executor | None = None,
         outlives: Callable[[T], bool] | None = None,
     ) -> None:
-        """Read the journal, which blocks; raise Unavailable if its folder cannot be listed.
+        """Do Journal.load, which blocks; raise Unavailable if its folder cannot be listed.
 
         `tell` gets a sentence for each record that cannot be read. `read` makes the value of a
         record, given its name. `outlives` decides whether a record is about what a power failure

@@ -5,9 +5,9 @@
     kubelet: who holds what ─┐
     kernel: counters ────────┴ metrics/rules ─► series ─► adapters/metrics/exposition
 
-Every scrape is read anew, so a series ends with its device. Whoever asks within a second of another
-gets the same answer, so no client can keep a core busy. A thread of its own reads: a card that does
-not answer holds up the next scrape and nothing else.
+Counters are read anew for a scrape, so a series ends with its device. Whoever asks within a second
+of another gets the same answer, so no client can keep a core busy. A thread of its own reads: a
+card that does not answer holds up the next scrape and nothing else.
 """
 
 from __future__ import annotations
@@ -178,10 +178,7 @@ class Exporter:
             ) from None
 
     def _text(self, scrape: _Scrape, *, pods: bool) -> tuple[float, bytes]:
-        """Read all counters, in a thread; return their time and the text of the metrics.
-
-        The library for the text is only imported when somebody asks.
-        """
+        """Read all counters, in a thread; return their time and the text of the metrics."""
         from kube_rdma.adapters.metrics.exposition import KeptExposition
 
         begin = time.perf_counter()

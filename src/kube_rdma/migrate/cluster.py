@@ -67,7 +67,7 @@ async def nodes(cluster: Cluster, mark: str) -> tuple[model.MigratingNode, ...]:
 
 
 async def holders(cluster: Cluster) -> tuple[model.HolderPod, ...]:
-    """Return the unfinished pods that are on a node and ask for extended resources."""
+    """Return placed, unfinished pods whose containers ask for extended resources."""
     return tuple(
         model.HolderPod(each.namespace, each.name, each.spec.node_name, resources)
         for each in await cluster.list(kinds.FULL_POD)
@@ -94,7 +94,7 @@ async def operators(cluster: Cluster) -> tuple[str, ...]:
 
 
 async def config_text(cluster: Cluster, namespace: str, name: str) -> str | None:
-    """Return a plugin's configuration from a ConfigMap, None without one."""
+    """Return the text config.json of a plugin's ConfigMap; None without it."""
     stored = await cluster.get(kinds.CONFIG_MAP, name, namespace)
     text = (stored.spec or {}).get(_KEY) if stored else None
     return text if isinstance(text, str) else None
@@ -125,7 +125,7 @@ async def reported_pools(cluster: Cluster, node: str) -> Mapping[str, str] | Non
 
 
 async def node(cluster: Cluster, name: str, mark: str) -> tuple[model.MigratingNode, str] | None:
-    """Return a node with the value of label `mark`, and its kubelet's version; None without it."""
+    """Return a node with its label `mark`, and its kubelet's version; None if there is no node."""
     stored = await cluster.get(NODE, name)
     if stored is None:
         return None

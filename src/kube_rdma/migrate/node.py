@@ -1,7 +1,7 @@
 """Reads the evidence of `kube-rdma migrate`: the plugins of a cluster, their owners and resources.
 
-cli/migrate runs it. It only reads. Where a right for a needed part is missing, it refuses and names
-the right. A plan that knows half of a cluster would do harm.
+It only reads. Where a right for a needed part is missing, it refuses and names the right. A plan
+that knows half of a cluster would do harm.
 """
 
 from __future__ import annotations

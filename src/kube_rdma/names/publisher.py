@@ -114,7 +114,7 @@ class NamesPublisher:
         world: model.NamesWorld,
         why: str,
     ) -> bool:
-        """Write the slices of a Service, or only an Event if an earlier try had the error `why`."""
+        """Write a Service's slices and Events; only an Event if an earlier try failed for `why`."""
         if service is None:
             return await self._write(None, stored, {})
         about = About("Service", service.name, service.namespace, service.uid)
@@ -169,7 +169,7 @@ class NamesPublisher:
     def _complaints(
         self, service: model.NamingService, about: About, network: str, named: NamedAddresses
     ) -> Iterator[tuple[tuple[str, About], str]]:
-        """Yield an Event for each problem with a Service's names: reason, object and sentence."""
+        """Yield Events for problems with a Service's names: reason, object and sentence."""
         known = self._networks
         if network and not named.is_found and not known.trouble and network not in known.values:
             which = "one of kubectl get network-attachment-definitions"
@@ -195,7 +195,7 @@ class NamesPublisher:
                 self._events.tell(about, reason, sentence, warning=True)
 
     def _look(self) -> model.NamesWorld:
-        """Return the facts that the mirrors have now."""
+        """Return the facts that the mirrors have now, and the last report of each node."""
         pods = dict(self._pods.values)
         holders, pod_ips = defaultdict[Address, set[str]](set), defaultdict[Address, set[str]](set)
         claimed, groups = defaultdict[Address, set[str]](set), defaultdict[str, list[Pod]](list)

@@ -1,7 +1,7 @@
 """Decides which addresses of pods a Service names, which are ready, and in which slices they stand.
 
 names/publisher calls it. An endpoint keeps its slice for as long as it is wanted. An endpoint is
-listed only once it is ready, so a pod that is still starting causes no write.
+listed only once its condition `ready` holds.
 """
 
 from __future__ import annotations

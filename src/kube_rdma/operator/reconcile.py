@@ -1,6 +1,6 @@
 """The operator's loop: policies, nodes and DaemonSets are watched, and what differs is written.
 
-    watches ─► wake ─► one look: components ─ apply, prune ─ judge ─ upgrades ─► status, Events
+    watches ─► wake ─► one look: components ─ apply, prune ─ upgrades ─ judge ─► status, Events
 
 Level-triggered: each look computes all anew, and a look at an unchanged cluster writes nothing. Of
 two policies the older one counts. Two operators with the same values at a time do no harm: both
@@ -133,7 +133,7 @@ class Operator:
     async def _reconcile(
         self, stored: StoredPolicy, first: StoredPolicy | None, now: datetime, fault: str
     ) -> bool:
-        """Write the objects that one policy wants, and its status; return False if that failed.
+        """Bring the cluster nearer to a policy, and write its status; return False if that failed.
 
         If there is a `fault` of handling the policy, only a status with that fault is written.
         """
@@ -156,7 +156,7 @@ class Operator:
     async def _verdict(
         self, stored: StoredPolicy, first: StoredPolicy | None, now: datetime
     ) -> PolicyVerdict:
-        """Write the objects that a policy wants; return the state of the policy and its parts."""
+        """Write the objects that a policy wants, change drivers and labels; return the state."""
         if stored.deleting:
             return PolicyVerdict(AppliedState.NOT_READY, "The policy is being deleted")
         if first is not None and stored.uid != first.uid:
@@ -220,7 +220,8 @@ class Operator:
     async def _write(self, policy: ClusterPolicy, part: Component) -> None:
         """Apply the objects of a part that differ, and delete those that are not wanted any more.
 
-        DaemonSets of drivers that an earlier release wrote stay until their nodes have labels.
+        DaemonSets of drivers that an earlier release wrote stay until their nodes have labels,
+        which this writes.
         """
         if part.name in upgrades.DRIVERS:
             nodes = tuple(self._nodes.values.values())

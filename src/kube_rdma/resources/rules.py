@@ -1,9 +1,9 @@
 """Lists the resources, classes and networks of a namespace, and how much of them is free.
 
 resources/reader hands in what it read, and resources/views shows the result. A share is free where
-its node may get pods, the node lists it as allocatable, and no unfinished pod asks for it. Where
-claims serve a resource's name, the kubelet lists no shares, and the node's report says how many
-there are.
+its node may get pods, the node lists it as allocatable, and no unfinished pod there asks for it.
+Where claims serve a resource's name, the kubelet lists no shares, and the node's report says how
+many there are.
 """
 
 from __future__ import annotations

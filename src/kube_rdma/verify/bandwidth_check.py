@@ -31,7 +31,7 @@ _WORST_FIRST = (verify.Rating.FAILED, verify.Rating.SLOW, verify.Rating.WELL)
 def begun(
     old: verify.BandwidthCheckStatus | None, generation: int, now: datetime
 ) -> verify.BandwidthCheckStatus:
-    """Return the status of a run that begins; figures of the previous run stay until it ends."""
+    """Return the status of a run that begins; figures of the previous run stay."""
     kept = old or verify.BandwidthCheckStatus(observed_generation=generation, state="Measuring")
     words = ("Measuring", "the pairs are being measured")
     before = kept.conditions
@@ -90,7 +90,10 @@ def measured(
 def not_measured(
     running: verify.BandwidthCheckStatus, why: str, now: datetime, *, refused: bool = False
 ) -> verify.BandwidthCheckStatus:
-    """Return the status of a run without figures; `refused` says that only a new spec helps."""
+    """Return the status after a run without figures, with those of the run before.
+
+    `refused` says that only a new spec helps.
+    """
     reason = verify.REFUSED if refused else "NotMeasured"
     return replace(
         running,
@@ -373,9 +376,9 @@ class BandwidthCheckSpec(Typed):
     """
     max_pairs: int = Field(20_000, ge=1, le=MOST_MEASUREMENTS)
     """maxPairs is how many measurements a run may need. A check above this limit measures nothing.
-    The next try is after five minutes, or, if the field nodes is set, after a change of the spec. A
-    pair of pods needs one measurement for each rail that both have, two with bothWays. Repeats do
-    not count. Left out: 20000.
+    The next try is after at most five minutes, or, if the field nodes is set, after a change of the
+    spec. A pair of pods needs one measurement for each rail that both have, two with bothWays.
+    Repeats do not count. Left out: 20000.
     """
     both_ways: bool = False
     """bothWays is true to measure each pair a second time with client and server exchanged. Left

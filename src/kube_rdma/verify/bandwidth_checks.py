@@ -163,9 +163,10 @@ class BandwidthChecks:
         return (last, at) if at <= self._timing.now() else (at, last)
 
     async def _done(self, seen: SeenCheck, status: BandwidthCheckStatus, why: str) -> bool:
-        """Run a check, or refuse it with `why`, and write its status; return False if that fails.
+        """Run a check, or refuse it with `why`; write its status, then an Event.
 
-        After a written status verify/rules/pairs decides when the check runs again.
+        Return False if a status is not written, else once the watch shows it. Then
+        verify/rules/pairs decides when the check runs again.
         """
         ended: BandwidthCheckStatus | None = not_measured(status, why, self._timing.now())
         if not why:
@@ -240,7 +241,10 @@ class BandwidthChecks:
         return measured(status, proof, result, self._timing.now())
 
     async def _proof(self, seen: SeenCheck, plan: BandwidthPlan) -> PairProof:
-        """Measure as `kube-rdma verify pods` does; with a template as `kube-rdma verify nodes`."""
+        """Measure as `kube-rdma verify pods` does; with a template as `kube-rdma verify nodes`.
+
+        Copies that an earlier run left are deleted first.
+        """
         pacing = replace(self._timing.pacing, turn=lambda: self._turn, run_seconds=plan.run_seconds)
         measuring = pairs.BandwidthProof(self._commands, plan.run, pacing, brief=True)
         old = seen.status if plan.against_last else None

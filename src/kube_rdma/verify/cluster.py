@@ -1,4 +1,4 @@
-"""Reads nodes, and reads, makes and deletes pods for `kube-rdma verify`, as whole JSON objects.
+"""Reads nodes, and reads, makes and deletes pods that measure, as whole JSON objects.
 
 Objects of claims are read as model values.
 """

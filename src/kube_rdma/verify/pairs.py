@@ -94,7 +94,7 @@ class BandwidthProof:
     async def probed(
         self, document: dict[str, Any], cards: Sequence[PublishedCard] = ()
     ) -> verify.PairedPod:
-        """Return a pod with the devices that it names when asked; `cards` are those of its claims.
+        """Run a probe in a pod; return the pod with its devices. `cards` are those of its claims.
 
         Raise Refused if it has no address or no device, Unavailable if the probe fails or hangs.
         """
@@ -358,7 +358,7 @@ class Copies(Frozen):
 
 @asynccontextmanager
 async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[Copies]:
-    """Copy a pod to the requested nodes, and delete the copies when the context ends.
+    """Copy a pod to nodes, wait for the copies; delete them when the context ends.
 
     Raise Refused for a node that does not exist, for a pod that names a claim itself, and for a
     manifest without a container.

@@ -1,4 +1,4 @@
-"""Shows the result of `kube-rdma verify pods` or `nodes` to people and programs.
+"""Shows the result of `kube-rdma verify` and of BandwidthChecks to people and programs.
 
 The page says whose fault bad pairs are, and the verdict. A row for each pair, or a map wider than a
 screen, is shown only on request. The rest is cut to the height of a terminal. The SVG has one map

@@ -1,6 +1,6 @@
 """Finds the objects that a document holds, and the pods in each of them.
 
-It is the first step of `kube-rdma config check` for files that people apply. Kinds of other
+`kube-rdma config check` and `explain` begin with it for files that people apply. Kinds of other
 projects are searched for whatever looks like a pod's spec; pod_manifest reads the pods.
 """
 

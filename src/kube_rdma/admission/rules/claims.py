@@ -1,8 +1,4 @@
-"""Rules about claims: entries of a pod that the API server refuses, selectors that match nothing.
-
-The API server takes a Deployment with such a template and refuses each of its pods. So not the
-apply but an Event says why there is no pod.
-"""
+"""Rules about claims: entries of a pod that the API server refuses, selectors without a match."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Completes a pod that asks for shares, so that RDMA works in it as it stands.
 
-The pod's own word counts more: what it drops, mounts or names itself is left as it is. Its
-annotation `kube-rdma.io/complete` replaces the administrator's choice of what is added. It has a
-list such as ``ipc-lock, shm=16Gi, pod-networks``, or ``none``.
+The pod's own word counts more: what it drops or mounts itself is left as it is. Its annotation
+`kube-rdma.io/complete` replaces the administrator's choice of what is added. It has a list such as
+``ipc-lock, shm=16Gi, pod-networks``, or ``none``.
 """
 
 from __future__ import annotations

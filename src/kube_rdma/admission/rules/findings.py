@@ -1,8 +1,8 @@
 """The rules that judge a pod: limits in the documents of ACK (S0) and VKE (S1), and others.
 
-`kube-rdma explain` and `kube-rdma config check` ask here; install/rules/pod_policies says in CEL
-what CEL can say. Rules about networks, claims and variables stand in files of these names;
-near_misses has typing errors.
+`kube-rdma explain`, `config check`, `doctor` and the agent ask here; install/rules/pod_policies
+says in CEL what CEL can say. Rules about networks, claims and variables stand in files of these
+names; near_misses has typing errors.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def unknown_resource(review: PodReview) -> Iterator[Finding]:
 
 
 def unknown_network(review: PodReview) -> Iterator[Finding]:
-    """Warn of a network that is not known, but close to a known name or series of names."""
+    """Warn of an unknown network near a known name or series, or known in another namespace."""
     names = {network.name for network in review.facts.networks}
     for path, asks in ((NETWORKS, review.pod.networks), (BLOCKS, review.pod.blocks or ())):
         for ask in asks[:_MOST]:

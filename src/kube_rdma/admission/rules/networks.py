@@ -46,7 +46,7 @@ def unreadable(template: PodTemplate) -> Iterator[Finding]:
 def block_count(review: PodReview) -> Iterator[Finding]:
     """Refuse pod-networks blocks if their number surely differs from that of the cards.
 
-    Warn of cards without any block.
+    Warn of cards without any network.
     """
     if not review.pod.whole:
         return
@@ -150,7 +150,7 @@ def no_address(review: PodReview) -> Iterator[Finding]:
 
 
 def shares_without_network(review: PodReview) -> Iterator[Finding]:
-    """Warn of fewer networks than shares, where each share needs an interface on its card.
+    """Report fewer networks than shares, where each share needs, or may need, an interface.
 
     RoCE needs a GID of the pod's own, which the interface's address makes.
     """

@@ -80,7 +80,7 @@ def fixed_indexes(values: Mapping[str, str]) -> Iterator[tuple[int, Finding]]:
 
 
 def variables(review: PodReview) -> Iterator[Finding]:
-    """Warn of environment variables in a pod template that are wrong in all of its pods."""
+    """Report environment variables in a pod template that are wrong in all of its pods."""
     interfaces = _interfaces(review)
     tied = filter(None, (network_of(ask, review) for ask in review.pod.networks))
     virtual = [one.resource for one in tied if not isinstance(one, kinds.DeviceNetwork)]

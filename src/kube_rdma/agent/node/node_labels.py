@@ -63,7 +63,7 @@ class NodeLabels(NodeKeeper[WantedLabels]):
     """A writer of the labels of the agent's node.
 
     Without `host` labels of Node Feature Discovery stay as an earlier agent left them. With
-    `removes` the labels that an agent wrote are removed, and none is written.
+    `removes` all labels that an agent wrote are removed instead, and none is written.
     """
 
     part = "node labels"

@@ -1,8 +1,8 @@
 """Keeps the NodeReport of this node, and follows the NodePolicies that select it.
 
 NodeReporter keeps an object of its own, which it watches and which the Node object owns. A report
-that another client deletes or edits is written again. A node at rest renews it every few minutes,
-so that readers see how old it is. The kubelet does the same with the Node
+that another client deletes, or whose status it edits, is written again. A node at rest renews it
+every few minutes, so that readers see how old it is. The kubelet does the same with the Node
 (nodeStatusReportFrequency, five minutes). Where a kind is not installed one line of the log says
 so, and nothing else changes.
 """
@@ -98,7 +98,7 @@ class NodeReporter(NodeKeeper[NodeReport]):
         return node
 
     async def run(self) -> None:
-        """Write the NodeReport whenever it changes, until cancelled."""
+        """Write the NodeReport whenever it changes, and every few minutes, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             read = partial(self._follow, self._reports.node, self._reports.watch, self._take)
             start(tasks, {"node report read": read, "node report written": super().run})
@@ -137,7 +137,7 @@ Watch = Callable[[], AsyncGenerator[WatchEvent[bytes, None], None]]
 
 
 class NodePolicies:
-    """A watch of the NodePolicies that apply to the agent's node. `wait` is for tests."""
+    """A watch of all NodePolicies, for those that select the agent's node. `wait` is for tests."""
 
     def __init__(self, watch: Watch, *, wait: Callable[[KubeError, int], float] = pause) -> None:
         self._watch = watch

@@ -2,7 +2,7 @@
 
     pod ─► claim ─► allocation ─► device ─► card ─► booking ─► interface ─► the same Steps
 
-Devices of kube-rdma's own driver are booked as the agent would book them when the kubelet asks. So
+Devices of kube-rdma's own driver are booked by the agent's rules, as if no other claim had any. So
 a refusal is in the agent's own words. Of devices of other drivers only the name is known.
 """
 
@@ -31,7 +31,7 @@ class PodBookings(Frozen):
 
 
 def bookings(seen: ClaimsEvidence, basis: NodeBasis | None) -> PodBookings:
-    """Book the pod's allocated claims as the agent of its node would; keep refusals.
+    """Book the pod's allocated claims alone, by the agent's rules; keep refusals.
 
     Without a node, or without a report of its cards, nothing is booked.
     """

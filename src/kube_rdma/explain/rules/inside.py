@@ -210,7 +210,7 @@ def _names(made: Plan, nic: PodNic, plan: PodPlan) -> list[str]:
 
 
 def settings(evidence: PodEvidence, plan: PodPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each settings file of RDMA programs with its lines, without comments.
+    """Yield the settings files of NCCL and UCX with their lines but the first.
 
     Yield nothing where the pod's annotation switches them off, or late binding writes none.
     """

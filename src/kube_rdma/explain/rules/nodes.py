@@ -1,7 +1,7 @@
 """Says why the scheduler would not choose a node, or any: labels, resources, taints, cordon.
 
-The scheduler's Event counts nodes by reason, and names neither the label nor, since Kubernetes
-1.34, the taint.
+The scheduler's Event counts nodes by reason, and names neither the label nor, in newer versions,
+the taint.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Explains a pod: what it asks for, has, gets and sees, and what is in its way.
 
-`kube-rdma explain` calls `explain`. For shares and Steps the agent's records count first, then the
-pod's status annotation, then what the rules would do now. Each part says how it is known.
+`kube-rdma explain` calls `explain`. The agent's records of shares and Steps count first; else the
+rules plan them, with what the pod's status annotation has. Each part says how it is known.
 """
 
 from __future__ import annotations

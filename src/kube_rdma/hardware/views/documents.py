@@ -38,7 +38,7 @@ def document(
     ``gpus``: pci, numaNode, class, vendor, device (hexadecimal as in sysfs), driver, ``seat``;
     ``seat``: pci, root, path (PCI addresses from the root port down to the function), numaNode,
     physicalFunction, virtualFunctions, sriovTotal;
-    ``management``: devices of the subnet manager alone, with the same keys;
+    ``management``: devices of the subnet manager alone, without usable and reasons;
     ``rdmaCm``: a char device or null; ``namespaceMode``: shared, exclusive or unknown;
     ``notes``: sentences about the node; ``faults``: what could not be read, path and reason.
     What is not known is null.

@@ -64,9 +64,9 @@ class Installation(Typed):
     """
     fullname_override: documents.FullName = ""
     """
-    fullnameOverride is what the names of all objects begin with, in place of those of the preset.
+    fullnameOverride is what the names of most objects begin with, in place of those of the preset.
     Every release with one of its own can share a namespace and a cluster with others. Set it when
-    you install: a change replaces all objects. Example: rdma-a.
+    you install: a change replaces these objects. Example: rdma-a.
     """
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """

@@ -175,8 +175,8 @@ class InstalledAgent(Typed):
     config: str = ""
     """
     config is the text of the agents' configuration file, in a format of docs/config.md. It replaces
-    that of the preset. Empty: agents with role node follow NodePolicies alone. It has no effect
-    with preset vke.
+    that of the preset. Empty: agents with role node follow NodePolicies. It has no effect with
+    presets vke and nvidia-operator.
     """
     node_selector: dict[str, str] = Field(default_factory=dict, examples=[{"pool": "rdma"}])
     """
@@ -396,9 +396,9 @@ class InstalledLabeller(Typed):
 
     enabled: bool = False
     """
-    enabled is whether the chart deploys the labeller on every node. It writes the labels of Node
-    Feature Discovery, by which operators start drivers. It is for preset nvidia, whose agents run
-    where such a label is. It needs an account, so presets ack, scc and efa have none.
+    enabled is whether the chart deploys the labeller. It writes the labels of Node Feature
+    Discovery, by which operators start drivers. It is for preset nvidia, whose agents run where
+    such a label is. It needs an account, so presets ack, scc and efa have none.
     """
 
 

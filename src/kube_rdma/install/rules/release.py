@@ -1,9 +1,9 @@
 """Decides names, labels and version of a release, and when it may be uninstalled.
 
-By default, names of cluster-scoped objects begin with the namespace, and objects in the namespace
-have the same names in every release. `fullnameOverride` names all of them, so that several releases
-can be in one namespace. The names are added to the values below `platform`, where blueprints find
-them; kube_rdma_tools/chart_templates writes the same for Helm.
+By default, names of the agents' ClusterRole and policies begin with the namespace. Objects in it
+have the same names in every release of a preset. `fullnameOverride` is put into both, so that
+several releases can be in one namespace. The names are added to the values below `platform`, where
+blueprints find them; kube_rdma_tools/chart_templates writes the same for Helm.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def lacking(values: Values) -> tuple[str, ...]:
 
 
 def _minor(version: str) -> int:
-    """Return the minor version in a version of Kubernetes; the newest known for another text."""
+    """Return the minor version in a version of Kubernetes; _NEWEST for another text."""
     named = _MINOR.match(version)
     return int(named[1]) if named else _NEWEST
 

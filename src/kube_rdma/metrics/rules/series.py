@@ -1,9 +1,9 @@
 """Makes the series of devices, of addresses, and of what the agent offers.
 
-Series of the node's devices name the port, series of a container's own devices the container too.
-This is between adapters/kernel/sysfs/counters, which has the files, and the families of the table.
-Counters are only converted to the unit of their metric. A counter that wrapped stays so, which
-rate() of Prometheus takes for a restart.
+Series of the node's ports name device and port, series of a container's own devices the container
+too. This is between adapters/kernel/sysfs/counters, which has the files, and the families of the
+table. Counters are only converted to the unit of their metric. A counter that wrapped stays so,
+which rate() of Prometheus takes for a restart.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def device_series(
 
 
 def pod_device_series(holder: HolderName, device: DeviceCounters) -> Iterator[MetricSeries]:
-    """Yield the series of an RDMA device that only one container has."""
+    """Yield the series of an RDMA device that only one pod has."""
     for port in device.ports:
         labels = (holder.namespace, holder.pod, holder.container, device.name, str(port.number))
         if port.state is not None:
@@ -139,7 +139,7 @@ class HeldDevice(Frozen):
     resource: str  # the driver's name for a device by a claim of another driver
     card: str  # "" where nothing was held for it
     device: str
-    own: bool  # no other container opens it
+    own: bool  # no other pod opens it
     inside: int | None = None  # inode of the namespace that shows it; None: the node's
 
 
@@ -255,7 +255,7 @@ def pod_series(
 ) -> Iterator[MetricSeries]:
     """Yield each container's number of shares, its devices, and the counters of its own devices.
 
-    A device that other containers may open too has no counters here.
+    A device that other pods may open too has no counters here.
     """
     names = frozenset(resources)
     for holding in holdings:

@@ -1,7 +1,8 @@
 """Writes the commands of a plan: kubectl on objects that were read, `kube-rdma render`.
 
-migrate/rules/plan puts them in order. A wait for a number of shares begins with a wait for none.
-The API server learns of a node's resources seconds later, so the old number proves nothing.
+migrate/rules/plan puts them in order. Where one plugin replaces the other, a wait for shares begins
+with a wait for none. The API server learns of a node's resources seconds later, so the old number
+proves nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def uncordon(nodes: Sequence[MigratingNode]) -> tuple[str, ...]:
 def drain(node: MigratingNode) -> str:
     """Return the command that cordons a node and evicts its pods.
 
-    It stops at a pod that no controller would start again.
+    It evicts none while one has no controller that would start it again.
     """
     return f"kubectl drain {quote(node.name)} --ignore-daemonsets --delete-emptydir-data"
 

@@ -1,4 +1,4 @@
-"""Recognizes the plugin that serves a cluster's nodes, by its DaemonSet's mounts and owner.
+"""Recognizes the plugin that serves a cluster's nodes, by its DaemonSet's name, mounts and owner.
 
 It is the first half of `kube-rdma migrate plan`; migrate/rules/plan is the second. Names are
 those of the manifests that their owners publish: k8s-rdma-shared-dev-plugin (deployment/k8s/base),
@@ -54,10 +54,11 @@ def source(
 ) -> model.MigrationSource | None:
     """Return the plugin that nodes are moved away from.
 
-    Return None where kube-rdma alone serves the nodes, or nothing does. A DaemonSet without a ready
-    pod serves nobody, and its author need not be an administrator: it counts only if the options
-    name it. Raise Refused for several plugins at once, for an unknown one, for one without a ready
-    pod, and for one whose ConfigMap is missing.
+    Return None where kube-rdma alone serves cards, or no plugin is there. A DaemonSet without a
+    ready pod serves nobody, and its author need not be an administrator: it counts only if the
+    options name it. Raise Refused for several plugins at once, for an unknown one, and for one
+    whose ConfigMap is missing. Raise Refused too where only DaemonSets without a ready pod are, and
+    the options name none.
     """
     others = [one for one in view.plugins if not one.is_ours and serves(one)]
     waiting = idle(view)
@@ -130,7 +131,7 @@ def _config(
 ) -> model.PluginConfig | None:
     """Return a plugin's configuration; None for ACK's and VKE's, which only their vendors know.
 
-    Raise Refused where its ConfigMap is missing.
+    Raise Refused where its ConfigMap, or config.json in it, is missing.
     """
     if start in (model.StartingPoint.ACK, model.StartingPoint.VKE):
         return None

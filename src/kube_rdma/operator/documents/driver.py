@@ -1,8 +1,8 @@
 """Models the sections of a NicClusterPolicy about drivers: image, nodes, how upgrades get there.
 
 operator/documents/nic_cluster_policy puts them together. A field here means what it means to
-NVIDIA's operator, unless its text says that it has no effect. Each field that limits what is
-done to nodes needs a model here, for a field without one has no effect.
+NVIDIA's operator, unless its text says otherwise. Each field that limits what is done to nodes
+needs a model here, for a field without one has no effect.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class ImageSection(OpenSection):
     nodes. Left out: the version of global. Example: 5.0-2.1.8.0.
     """
     image_pull_secrets: Many[str] = ()
-    """imagePullSecrets is a list of Secrets in the policy's namespace that give access to the
+    """imagePullSecrets is a list of Secrets in the operator's namespace that give access to the
     registry. All pods of the policy use the Secrets of global and of every section that has an
     effect. Left out: none.
     """
@@ -318,8 +318,8 @@ class DriverSection(ImageSection):
     needs a new driver pod, as a changed image does. Left out: no further variables.
     """
     termination_grace_period_seconds: int = Field(300, ge=0)
-    """terminationGracePeriodSeconds is how many seconds the driver has to remove its modules when
-    its pod ends, before it is killed. Left out: 300.
+    """terminationGracePeriodSeconds is how many seconds the driver has to end before it is killed.
+    Left out: 300.
     """
     startup_probe: ProbeSection | None = None
     """startupProbe says how long the driver may take until its modules are loaded. Left out: 20

@@ -1,8 +1,8 @@
 """Decodes the object ``kind: NicClusterPolicy`` (mellanox.com/v1alpha1) of NVIDIA's operator.
 
-The fields of 0.1.0 are read, and those of later releases. A field of a later release that kube-rdma
-does not carry out is named in the policy's notes, never dropped. Fields that limit what is done to
-nodes are carried out (operator/documents/driver).
+The fields of 0.1.0 are read, and those of later releases. A field without a model here is refused
+or named in the policy's notes, never dropped. Fields that limit what is done to nodes are carried
+out (operator/documents/driver).
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class GlobalSection(driver.OpenSection):
     device plugins and nvPeerDriver must name their own. Example: 5.0-2.1.8.0.
     """
     image_pull_secrets: Many[str] = ()
-    """imagePullSecrets is a list of Secrets in the policy's namespace that give access to the
+    """imagePullSecrets is a list of Secrets in the operator's namespace that give access to the
     registry. All pods of the policy use them, besides those of the sections. Left out: none.
     """
 

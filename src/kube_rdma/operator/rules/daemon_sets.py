@@ -1,8 +1,8 @@
 """Makes the objects of device plugins as documents, and what the DaemonSets of all parts share.
 
-Names, images and host folders are those of NVIDIA's Network Operator 0.1.0, or of a later release
-for parts that 0.1.0 lacks. So scripts and people find what they know. A comment beside the line
-names each difference. operator/rules/driver_sets makes the DaemonSets of drivers.
+Names and host folders are those of NVIDIA's Network Operator 0.1.0, or of a later release for parts
+that 0.1.0 lacks. So scripts and people find what they know. Comments name differences.
+operator/rules/driver_sets makes the DaemonSets of drivers.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     policy, nodes ─► components ─► daemon_sets ─► operator (apply, prune)
     DaemonSets' progress ─► judged ─► the status
 
-All objects are there from the beginning. On each node the driver goes first, for device plugins
-select a label that the node gets once its driver runs (operator/rules/placement).
+No object waits for another. On each node the driver goes first, for device plugins select a label
+that the node gets once its driver runs (operator/rules/placement).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 The annotation of kube-rdma tells device, GID and address by interface. Pods with it are asked only
 for the rates of their ports. Other pods are asked for their devices too, by the script
-that their programs have (nccl_env.sh). Of a pod with cards by ResourceClaims of any driver, only
-these count: a privileged pod may open all devices of its node. All of this comes out of the pod, so
-it is checked like any foreign text.
+that their programs have (nccl_env.sh). Where a pod shows cards that it has by claims of any driver,
+only these count: a privileged pod may open all devices of its node. All of this comes out of the
+pod, so it is checked like any foreign text.
 """
 
 from __future__ import annotations
@@ -154,7 +154,10 @@ def _of_annotation(text: str) -> list[PodDevice]:
 def _of_claims(
     cards: Iterable[PublishedCard], answer: str, ports: Iterable[tuple[str, int]]
 ) -> list[PodDevice]:
-    """Return the devices of claimed cards in the pod, in the cards' order, with GID indexes."""
+    """Return the devices of claimed cards in the pod, in the cards' order.
+
+    They have the GID index of the script where it lists them.
+    """
     listed = tuple(ports)
     places = dict(_PLACE.findall(answer))
     shown = [

@@ -344,7 +344,7 @@ def _suspect(
 
 
 def comparison(rated: Sequence[RatedPair], before: Mapping[PairKey, float]) -> RunComparison | None:
-    """Return the medians of two runs over their common pairs; None without an earlier run."""
+    """Return the medians of two runs over their common pairs; None without earlier figures."""
     if not before:
         return None
     now = {key(pair.outcome): pair.figure for pair in rated if pair.figure is not None}
