@@ -7,7 +7,6 @@
     └── NotInstalled 404 of a whole resource
 
 A Conflict is Unavailable to whoever does not look closer, since trying again is right for both.
-Conflict lives here because only a caller of this client knows what to read again.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class Horizon:
     def shown(self, kind: ObjectKind[Any, Any], version: str, mark: SentMark | None = None) -> None:
         """Note a version from a watch; with a `mark`, the store's newest from a list or a write.
 
-        A version lower than `mark` knew means a restored etcd. Nothing is noted of a request that
-        was sent before etcd was found restored.
+        A version lower than `mark` knew means a restored etcd (`went_back`). Nothing is noted of a
+        request that was sent before etcd was found restored.
         """
         number = _number(version)
         if mark and mark.era is not self.era:
@@ -82,7 +82,7 @@ class Horizon:
     def listed(
         self, kind: ObjectKind[Any, Any], item: Identity, of: str, reported: str = ""
     ) -> None:
-        """Check an object of a list of version `of` against its known versions.
+        """Call `went_back` if an object of a list of version `of` is older than known.
 
         `reported` is the version that a watch reported. A known version newer than the list's does
         not count: the object was written after the list was read.
