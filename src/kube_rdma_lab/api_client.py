@@ -51,7 +51,7 @@ class ApiClient:
         return None if answer is None else dict(json.loads(answer))
 
     def create(self, path: str, document: dict[str, Any]) -> bool:
-        """Create an object; return False if the API server has no such path (404).
+        """Create an object; return False for a 404: no such kind or namespace.
 
         The JSON is sorted as Go's maps are. An API server keeps a RawExtension, such as a claim's
         parameters, byte by byte, so another order is another value.

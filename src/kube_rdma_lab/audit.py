@@ -2,9 +2,9 @@
 
 kube_rdma_tools/rights compares it with what roles grant. So it has requests of programs in pods and
 of people with roles. It has metadata alone: the API server itself writes by which role it allowed
-each. The lab's admin, nodes and Kubernetes' own programs are left out: they send most requests, by
-none of kube-rdma's roles. So are all paths that are no resources, such as /readyz. The API server's
-rotation bounds the log (k8s.io/apiserver, apis/audit/v1 and its options).
+each. Left out are the lab's admin, nodes, Kubernetes' own programs and other accounts of
+kube-system: they send most requests. So are all paths that are no resources, such as /readyz. The
+API server's rotation bounds the log (k8s.io/apiserver, apis/audit/v1 and its options).
 """
 
 from __future__ import annotations

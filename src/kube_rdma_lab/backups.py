@@ -3,9 +3,9 @@
     save     etcd stops for a moment, so that its file is whole
     restore  etcd and its readers stop, etcdutl makes a data folder of the backup, all start again
 
-`bump` is added to the backup's revision, and has to lead past all that clients have seen. Older
+A `bump` is added to the backup's revision, and should lead past all that clients have seen. Older
 revisions are then compacted, as Kubernetes' documents want it (etcdutl snapshot restore
---bump-revision --mark-compacted).
+--bump-revision --mark-compacted). With 0, the default, neither happens.
 """
 
 from __future__ import annotations

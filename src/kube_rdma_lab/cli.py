@@ -284,7 +284,7 @@ def cable(name: str, words: tuple[str, ...]) -> None:
 def logs(name: str, program: str | None, node: str | None) -> None:
     """Print a log of the lab.
 
-    PROGRAM is a program of the control plane, or with --node a service of that node.
+    PROGRAM is a program outside of the nodes, or with --node a service of that node.
     """
     from kube_rdma_lab.logs import print_log
 

@@ -132,8 +132,8 @@ def wait_for_resource(
 ) -> None:
     """Wait until a node's allocatable (None: every node's) shows `quantity` of a resource.
 
-    `quantity` is as the API server writes it, ``1k`` for a thousand. The kubelets are asked too,
-    for what the API server shows may be seconds old.
+    `quantity` is as the API server writes it, ``1k`` for a thousand. The kubelets are asked too
+    (for 0 only native ones), for what the API server shows may be seconds old.
     """
     path = "{.status.allocatable." + resource.replace(".", "\\.").replace("/", "\\/") + "}"
     which = (f"node/{node}",) if node else ("node", "--all")
@@ -161,7 +161,7 @@ def until_on_node(lab: Lab, node: str, condition: str) -> None:
 def until_chained(lab: Lab, *nodes: str) -> None:
     """Wait until the agents of these nodes, or of all, have added themselves to the CNI list.
 
-    After an agent was killed or stopped, or its file rewritten, this shows that it is back.
+    After the file was rewritten, this shows that they are back; agents that end leave their entry.
     """
     for node in nodes or [spec.name for spec in lab.topology.nodes]:
         until_on_node(lab, node, "grep -q kube-rdma /etc/cni/net.d/*.conflist")

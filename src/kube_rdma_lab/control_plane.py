@@ -186,7 +186,7 @@ async def control_plane(
     `state` is the lab's folder: keys go to pki/, etcd's data to etcd/, output to logs/. The API
     server is reachable at `host` too, a listening socket of the host (relay.py). `slowness` is this
     machine's pace. Only feature gates and API groups of the `topology` are used. Raise Unavailable
-    if a program ends or is not ready in time.
+    if API server, controller manager or CoreDNS ends before it is ready, or is not ready in time.
     """
     pki, logs = state / "pki", state / "logs"
     authority = Authority("kube-rdma lab")

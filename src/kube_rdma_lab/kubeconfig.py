@@ -1,4 +1,4 @@
-"""Makes kubeconfig files, one per user of the lab's API server, with everything embedded."""
+"""Makes kubeconfigs for users of the lab's API server, with everything embedded."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Lab:
 
 
 def find(name: str) -> Lab:
-    """Return the running lab of a name; raise Refused if none runs, Unavailable while it boots."""
+    """Return the running lab of a name; raise Refused if none runs, Unavailable before it is up."""
     home = state.home(name)
     current = state.read(home)
     if not state.is_held(home) or current is None:
@@ -138,7 +138,7 @@ def up(
     *,
     images: Sequence[Path] = (),
 ) -> Lab:
-    """Start a lab and return it once its nodes are Ready.
+    """Build what is missing, start a lab, and return it once its nodes are Ready.
 
     `binaries` is a folder of ready-made ones, None to build them; `images` are image files that its
     nodes have besides the lab's own. Raise Refused when one of that name is running already, or for

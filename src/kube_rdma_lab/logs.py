@@ -11,7 +11,7 @@ def print_log(name: str, program: str | None, node: str | None) -> None:
     """Print a service's log, read on its node, or a log of the lab's folder.
 
     With a node alone, or a node and `console`, it is that node's console. Logs of the folder
-    outlive a crash of the lab. Raise Refused, which lists all, for an unknown log.
+    outlive a crash of the lab. Raise Refused, which lists them, for an unknown one.
     """
     folder = state.home(name) / "logs"
     if node and program and program != "console":

@@ -2,7 +2,7 @@
 
 A NodeSpec goes in, a running machine comes out: QEMU's (qemu_machine.py) or a user-mode kernel
 (user_mode_machine.py). Node files travel as a second cpio archive behind the common initramfs, so
-that every node boots the same disk, kernel and images. Nodes that are no machines are in native/.
+that all machines boot the same disk and images. Nodes that are no machines are in native/.
 """
 
 from __future__ import annotations

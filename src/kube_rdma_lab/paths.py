@@ -1,4 +1,4 @@
-"""Names the folders of the lab's package and of what it makes; every other module asks here."""
+"""Names the folders of the lab's package and of what it makes."""
 
 from __future__ import annotations
 

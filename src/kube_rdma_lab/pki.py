@@ -1,7 +1,7 @@
-"""Every key and certificate of a lab: made at each boot, valid for a week, gone with the lab.
+"""Every key and certificate of a lab: made at each boot, gone with the lab.
 
-Two authorities as in a production cluster: one for servers and users, one for the aggregation
-layer's front proxy. Files with them are written by control_plane.py and node_files.py.
+Certificates are valid for a week. Two authorities issue them: one for servers and users, one for
+the aggregation layer's front proxy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks this machine before anything is built or booted: root, programs, memory, the kernel."""
+"""Checks this machine before a lab is built: processor, root, programs, memory, the kernel."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Reader:
         self._kinds = kinds
 
     def get(self, words: Sequence[str]) -> dict[str, Any] | None:
-        """Return an object or list as kubectl would print it; None if kubectl itself is needed."""
+        """Return what kubectl would print, but for a list's own kind; None if kubectl is needed."""
         try:
             question = _PARSER.parse_args(words)
             document = self._client.document(self._place(question))

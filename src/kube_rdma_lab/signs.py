@@ -137,7 +137,7 @@ def _dead_end(container: Object) -> str | None:
 
 
 def _when(event: Object) -> str:
-    """Return the time of an Event's last occurrence, for which the Event APIs have two fields."""
+    """Return an Event's lastTimestamp, else its eventTime, the time of its first occurrence."""
     return event.get("lastTimestamp") or event.get("eventTime") or ""
 
 

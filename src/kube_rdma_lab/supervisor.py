@@ -146,7 +146,7 @@ class Supervisor:
         return programs
 
     async def _follow(self, node: NodeSpec, program: Program) -> None:
-        """Wait until a node has booted, its kubelet serves and the cluster calls it Ready."""
+        """Wait until a node has booted and is Ready; start a silent machine anew (watchdog.py)."""
         console = Console(node.name, program.log)
         with step(self._report, f"{node.name} booted"):
             if node.kind is not NodeKind.NATIVE:

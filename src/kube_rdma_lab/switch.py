@@ -1,9 +1,9 @@
 """Ends and starts the programs of a running lab's control plane, its LLDP, and its machines.
 
-The supervisor listens (`listening`), for it alone is in the lab's namespaces; other programs ask it
-over a socket in the lab's folder (`turn`). The supervisor does not take the end of such
-a program for a failure. backups.py stops etcd and its readers so. `kill` is for chaos tests, and so
-is the `end` of a machine, which to its kernel is a power cut.
+The supervisor listens (`listening`), for these programs are its own; others ask it over a socket in
+the lab's folder (`turn`). To the supervisor an end that it was asked for is no failure. backups.py
+stops etcd and its readers so. `kill` is for chaos tests, and so is the `end` of a machine, which to
+its kernel is a power cut.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class NodeSpec:
 class Topology:
     """The nodes of a lab; `release` is that of its control plane and of all its nodes.
 
-    `feature_gates` are set in each program of Kubernetes that knows them, `api_groups` are the API
+    `feature_gates` are set in the programs of gates.py that know them, `api_groups` are the API
     server's runtime configuration (gates.py). `lldp_seconds` lie between two frames of a leaf.
     """
 

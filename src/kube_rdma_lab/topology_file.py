@@ -1,7 +1,7 @@
-"""Reads a topology that a user wrote: YAML or JSON in, a Topology out, or every fault of it.
+"""Reads a topology that a user wrote: YAML or JSON in, a Topology out, or its faults.
 
 `lab up --topology FILE` calls it. From then on the lab knows the topology by its `reference`, so a
-later change of the file changes no running lab. Faults name line, field and the allowed values.
+later change of the file changes no running lab. Faults name line and field.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ MODELS: dict[str, type[BaseModel]] = {"nodes": NodeEntry, "nics": NicEntry, "gpu
 def choose(wanted: str, nodes: int | None, lldp_seconds: int = LLDP_SECONDS) -> Topology:
     """Return the topology that the options --topology, --nodes and --lldp-seconds name.
 
-    `wanted` is a topology's name, or a file if it ends like one. Raise Refused with all faults of a
-    file.
+    `wanted` is a topology's name, or a file if it ends like one. Raise Refused as
+    `topology.find`, `load` and `with_nodes` do.
     """
     is_file = wanted.endswith(ENDINGS)
     chosen = load(Path(wanted)) if is_file else topology.find(wanted)
@@ -168,7 +168,7 @@ def load(path: Path) -> Topology:
 
 
 def parse(data: bytes, source: str) -> Topology:
-    """Parse a topology file's text; `source` is its path, for messages and the topology's name.
+    """Parse a topology file's text; `source` is the file's path.
 
     Raise Refused with all faults of single fields. If there are none, raise it with all
     contradictions between fields or nodes.

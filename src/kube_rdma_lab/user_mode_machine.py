@@ -2,7 +2,7 @@
 
 The other kind of machine, beside QEMU's (qemu_machine.py): the same disks, initramfs and wires.
 Programs in it run on the processor itself, so it needs no KVM and is ten times as fast as emulation
-(docs/decisions/0004). It has no NUMA nodes and no switches of PCIe.
+(docs/lab.md). It has no NUMA nodes and no switches of PCIe.
 """
 
 from __future__ import annotations

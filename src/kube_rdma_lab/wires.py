@@ -2,7 +2,7 @@
 
 It is how user_mode_machine.py starts a node. A kernel that opens an interface by itself gets a
 small buffer, and other nodes send faster than a starved processor takes them. Here each socket has
-room for all that Soft-RoCE may have on its way.
+room for what 30 pairs of queues of Soft-RoCE may have on its way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FD = re.compile(r"(?<=,fd=)[a-z]\w*")
 
 
 def opened(interface: str) -> int:
-    """Open a raw socket for all frames of an interface, and return its descriptor."""
+    """Open a raw socket for all frames that reach an interface; return its descriptor."""
     wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL))
     wire.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM)
     wire.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ROOM)

@@ -1,9 +1,9 @@
 """Chooses the plans that the self-test tries on each card, and compares the node with before.
 
 The plans are the agent's own: attach/rules/procedure makes them. Their network has what a pod's
-network can have: addresses of both families, routes, an MTU and, on a virtual function, settings. A
-plan that the agent would refuse is refused here too, and the reason is shown. Nothing that the node
-itself is reached through is touched, even if a user names it.
+network can have: addresses, routes, an MTU and, for FUNCTION, settings of the virtual function. A
+plan that the agent would refuse is refused here too, and the reason is shown. A card with the
+node's default route is not touched, even if a user names it.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ _GID = 47  # characters of the sixteen octets behind the queue pair (RFC 4391, 9
 def trials(scene: SelftestScene, asked: SelftestRequest) -> tuple[Trial | UntriedCard, ...]:
     """Return the trials to run, card by card, and the cards left out, with their reasons.
 
-    Raise Refused without an RDMA card or virtual function, or for a name that no card has.
+    Raise Refused for a name that no card has; without names, if no card has RDMA or is virtual.
     """
     return tuple(one for card in _chosen(scene, asked) for one in _of_card(scene, asked, card))
 
 
 def differences(trial: Trial, before: SelftestScene, after: SelftestScene) -> tuple[str, ...]:
-    """Return, as sentences without a full stop, how the node differs after a trial.
+    """Return, as sentences without a full stop, how a trial's card differs after it.
 
     Interfaces are found by the card's PCI function, where it has one.
     """
@@ -166,7 +166,7 @@ def _is_virtual(card: Card) -> bool:
 
 
 def _carries_the_node(scene: SelftestScene, card: Card, link: HostLink) -> bool:
-    """Decide whether a default route may lead through the card or an interface stacked on it."""
+    """Decide whether the card, or an interface stacked on it, may have a default route."""
     above = set(_all_above(scene, link.name))
     return is_vital(card) or link.default_route or bool(above & set(scene.routed))
 

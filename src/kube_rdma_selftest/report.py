@@ -53,7 +53,7 @@ def _interfaces(card: Card) -> tuple[str, ...]:
 
 
 def _described(card: Card, scene: SelftestScene) -> str:
-    """Return a card's name and, in brackets, its other names, driver, firmware and settings."""
+    """Return a card's name and, in brackets, its other names and other facts of it."""
     facts = [*_interfaces(card), str(card.id)]
     altnames = dict(scene.altnames)
     facts += [f"altname {other}" for name in _interfaces(card) for other in altnames.get(name, ())]

@@ -173,7 +173,7 @@ class _TrialRun:
         self._stopped = False
 
     def result(self) -> TrialResult:
-        """Return the result of both rounds; the second is left out after a trouble or a stop."""
+        """Run both rounds and return their result; a trouble or a stop leaves the second out."""
         self._taken_back()
         if not self._troubles and not self._stopped:
             self._ended()

@@ -1,7 +1,7 @@
-"""A fake disk that forgets unsynced files, and a wrapper that makes any disk fail at a step.
+"""A fake disk that tears unsynced files, and a wrapper that makes any disk fail at a step.
 
-With FakeDisk a Journal lives in memory. Its crash is as unkind as a real one may be: a name that
-was not synced may be there or not, a file that was never synced is torn.
+With FakeDisk a Journal lives in memory. At its crash a name that was not synced may be there or
+not, and a file that was never synced is torn. What is written to a file after a sync stays.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Gives addresses in memory: as a node that holds blocks of its pools, so it asks no other node.
 
-The same rules grant and refuse as on a node; only claims, the journal and cool-downs are missing.
+The same rules grant and refuse as on a node, without API server, claims, journal or cool-downs.
 """
 
 from __future__ import annotations

@@ -2,6 +2,6 @@
 
     `kube-rdma ip migrate` ─► take_over: reads objects ─► plan ─► writes IPPools
 
-A package beside kube_rdma, needed once in a cluster's life. Only cli/ip of kube_rdma knows its
-names.
+A package beside kube_rdma, needed only for that migration. Only cli/ip of kube_rdma knows
+its names.
 """

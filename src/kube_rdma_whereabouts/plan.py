@@ -57,7 +57,7 @@ class KeptAddress(Frozen):
 
 
 class LegacyAddresses(Frozen):
-    """The pools and addresses of whereabouts; `faults` are sentences about unreadable objects."""
+    """IPPools for whereabouts' networks, and its addresses; `faults`: what was not understood."""
 
     pools: tuple[ipam.IPPool, ...] = ()
     allocated: tuple[AllocatedAddress, ...] = ()
@@ -84,7 +84,7 @@ class PoolChange(Frozen):
 class MigrationPlan(Frozen):
     """The changes of a migration from whereabouts.
 
-    `over` has a sentence for each address whose pod is gone, `unmapped` one for each obstacle.
+    `over` has a sentence for each address whose pod has ended, `unmapped` one for each obstacle.
     """
 
     changes: tuple[PoolChange, ...] = ()
@@ -274,7 +274,7 @@ def _networks(
 def _reservation(
     reservation: Stored[ReservationSpec, None], networks: Iterable[ipam.NetworkName]
 ) -> AllocatedAddress | None:
-    """Return the address in a reservation's name, which a network may precede; None if none is."""
+    """Return the address in a reservation's name, which one of `networks` may precede, or None."""
     source = f"OverlappingRangeIPReservation {reservation.name}"
     for network in ("", *sorted(networks, key=len, reverse=True)):
         prefix = f"{network}-" if network else ""

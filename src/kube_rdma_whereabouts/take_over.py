@@ -30,7 +30,7 @@ U = TypeVar("U")
 async def take_over(cluster: Cluster, *, is_dry: bool) -> MigrationPlan:
     """Make the migration plan, and carry it out unless `is_dry`; return it.
 
-    Raise Unavailable when a pool has just been written by others.
+    Raise Refused for what cannot be read, Unavailable when others have just written a pool.
     """
     legacy = read(
         await _legacy(cluster, DEFINITION),

@@ -1,7 +1,7 @@
 """Reads the results of tests, line by line as the plugin in the machine, inside.py, writes them.
 
-run.py reads the machine's second serial line, which is a file here, while the tests run. A test has
-a line when it begins and one when it has ended; so a machine that dies in between names the test.
+run.py reads the file while the tests run. A test has a line when it begins and one when it has
+ended; so a machine that dies in between names the test.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """One run of kernel tests: sources and tests go in behind the initramfs, results come one by one.
 
 tests/vm/outside.py calls it once for each machine of a run. The parts come from the store
-(build/testroot.py) and are the same until kernel, Debian or locks change; an edited test costs no
-build.
+(build/testroot.py); an edited test costs no build.
 """
 
 from __future__ import annotations
@@ -206,7 +205,7 @@ def _death(how: str, last: ReportLine | None, console: Path) -> str:
 
 
 def files(checkout: Path, tests: Iterable[str], sources: Path) -> list[cpio.ArchiveEntry]:
-    """Return a run's archive entries: tests, their ids, node files, first program and `sources`."""
+    """Return a run's archive entries: tests, their ids, node files, programs and `sources`."""
     entries = [entry for entry in cpio.from_folder(sources) if not stat.S_ISDIR(entry.mode)]
     shipped = sorted(f"{path.relative_to(checkout)}" for path in (checkout / NODE_FILES).iterdir())
     for path in ("pyproject.toml", *shipped, *sorted({test.partition("::")[0] for test in tests})):

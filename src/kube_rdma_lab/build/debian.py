@@ -1,4 +1,4 @@
-"""Folders of Debian: the node's root, the image's base, QEMU; and single packages for the kernel.
+"""Folders of Debian, such as the node's root, and single packages for the kernels.
 
 All of it comes through mmdebstrap and a private apt state, so the machine's own package lists,
 cache and configuration stay as they are.

@@ -195,7 +195,7 @@ class GoBinaries:
 
 
 def build_all(store: Store, release: Release = Release.NEWEST) -> GoBinaries:
-    """Return a folder with the binaries of all modules, as hard links to those in the store."""
+    """Return a folder with the binaries of all modules, built if missing, as hard links."""
     modules = {name: build_module(store, name, release=release) for name in BINARIES}
 
     def make(folder: Path, _: Shell) -> None:

@@ -1,6 +1,6 @@
 """All images as a containerd data root, filled once on the host: a folder, and a disk made of it.
 
-Importing images in an emulated node takes minutes; the host's own containerd does it in seconds.
+Importing images in an emulated node takes minutes; containerd on the host does it in seconds.
 Every machine gets a copy-on-write disk on top, mounted at /var/lib/containerd, and finds its
 images. A native node links to the layers in the folder (node/native/init).
 """

@@ -1,7 +1,7 @@
 """All parts of the lab, in an order that suits two cores: one thread compiles, one installs.
 
 The entry point of this folder: `build` gives the runtime everything that the nodes of a topology
-start from, and nothing that they do not.
+start from.
 """
 
 from __future__ import annotations

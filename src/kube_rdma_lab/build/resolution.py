@@ -1,6 +1,6 @@
-"""Writes down what was looked up in Debian's archives, so that later builds need no network.
+"""Writes down what was looked up in Debian's archives, so that later builds need not ask.
 
-parts.py asks here which kernel is current, and of which day the packages in Debian's trees are.
+Builders ask here which kernel is current, and of which day the packages in Debian's trees are.
 The answers stay until the user asks for newer packages. The kernel is also looked up again when the
 store has lost the one that was found.
 """

@@ -1,6 +1,6 @@
 """The node's root disk: Debian, the kernel's modules and the built binaries, the same for all.
 
-Nodes mount it read-only under a tmpfs overlay. The node's own scripts are not in it but in the
+Machines mount it read-only under a tmpfs overlay. The node's own scripts are not in it but in the
 initramfs (initrd.py), which is made anew when one of them changes.
 """
 

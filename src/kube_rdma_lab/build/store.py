@@ -6,7 +6,7 @@ decide its content. Running labs hold what they use, so pruning cannot pull it f
     ROOT/NAME/KEY/…            the artifact, with inputs.json that shows why it has this key
     ROOT/NAME/.KEY.new         being made or removed; a process that was killed leaves it behind
     ROOT/NAME/.lock            one builder of NAME at a time
-    ROOT/NAME/.first-seconds   how long the first build took, from empty caches
+    ROOT/NAME/.first-seconds   how long the first build took
     ROOT/logs/NAME.log         what the last builder's programs printed
 """
 

@@ -102,7 +102,7 @@ def build(store: Store, checkout: Path, policy: Policy = Policy.NONE) -> BarePar
 
 
 def user_mode_kernel(store: Store) -> Path:
-    """Return the user-mode kernel of the machine's kernel version.
+    """Return the user-mode kernel of the machine's kernel version, built if missing.
 
     Raise as `user_mode.build` does.
     """

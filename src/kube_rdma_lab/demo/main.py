@@ -20,7 +20,7 @@ PRESET = "daemonset-preset.yaml"
 
 
 def demonstrate(lab: Lab, report: Report, *, daemonset: str = PRESET, pairs: int = PAIRS) -> Proof:
-    """Install kube-rdma on a running lab, measure between examples/s2-scc's pods; return the proof.
+    """Install kube-rdma on a running lab, start examples/s2-scc's pods anew, measure between them.
 
     `pairs` is how often writes are measured between pods and between hosts.
     """

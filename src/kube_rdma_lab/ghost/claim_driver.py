@@ -1,12 +1,12 @@
 """The ghosts' claim driver: every GPU of the node is a device of driver gpu.nvidia.com.
 
-Runs in a pod of each node that shows GPUs (claims.yaml), on the product's image. It publishes a
-ResourceSlice with attributes that NVIDIA's driver gives (cmd/gpu-kubelet-plugin/deviceinfo.go), and
-tells the kubelet that each claim is prepared. A ghost computes nothing, so a container gets no
-device node: only the kubelet records its claim.
+Runs in a pod of each node (claims.yaml), on the product's image. It publishes a ResourceSlice with
+attributes that NVIDIA's driver gives (cmd/gpu-kubelet-plugin/deviceinfo.go), and tells the kubelet
+that each claim is prepared. A ghost computes nothing, so a container gets no device node: only the
+kubelet records its claim.
 
-With OFFERS=cards it stands for DRANET in the same way (card_claims.yaml). Every RDMA device is then
-one of driver dra.net, with attributes of kubernetes-sigs/dranet pkg/apis/attributes.go. Nothing is
+With OFFERS=cards it stands for DRANET in the same way (card_claims.yaml). RDMA devices on PCI are
+then driver dra.net's, with attributes of kubernetes-sigs/dranet pkg/apis/attributes.go. Nothing is
 attached to a pod.
 """
 

@@ -1,9 +1,9 @@
 """The ghosts' device plugin: every PCI device of display class is one nvidia.com/gpu.
 
-Runs in a pod of each node that has ghosts (daemonset.yaml), on the product's image, and speaks to
-the kubelet by the product's adapter. It gives what programs look for on a GPU node: the NUMA node
-as a hint, and NVIDIA_VISIBLE_DEVICES with the ids, which are PCI addresses. A ghost computes
-nothing, so there is no device node.
+Runs in a pod of each node (daemonset.yaml), on the product's image, and speaks to the kubelet by
+the product's adapter. It gives what programs look for on a GPU node: the NUMA node as a hint, and
+NVIDIA_VISIBLE_DEVICES with the ids, which are PCI addresses. A ghost computes nothing, so there is
+no device node.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Checks whether this machine's kernel can run native nodes, feature by feature.
 
-kube_rdma_lab/preflight.py calls it before anything is built. A try runs in namespaces of its own
-and leaves nothing behind, except a higher limit of inotify instances where it was too low.
+kube_rdma_lab/preflight.py calls it before anything is built. A try runs in namespaces of its own.
+What stays is a higher limit of inotify instances, where it was too low, and that control groups of
+v2 pass controllers down.
 """
 
 from __future__ import annotations

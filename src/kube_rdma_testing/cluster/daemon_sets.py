@@ -1,8 +1,8 @@
 """The controller of DaemonSets and the kubelets, as far as a test of an operator needs them.
 
 Pods are made where a DaemonSet's nodeSelector holds and deleted where it does not, as
-pkg/controller/daemon/daemon_controller.go does; OnDelete leaves running pods alone. Nothing happens
-between two calls of `step`.
+pkg/controller/daemon/daemon_controller.go does. A new template leaves running pods alone, as with
+OnDelete. Nothing happens between two calls of `step`.
 """
 
 from __future__ import annotations

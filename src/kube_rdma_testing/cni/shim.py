@@ -47,7 +47,7 @@ class ShimOutcome:
 
 
 class FakeShim:
-    """A fake of the CNI shim on a host whose paths all lie under `root`.
+    """A fake of the CNI shim on a host where kube-rdma's paths lie under `root`.
 
     It waits `seconds` for an answer, or `add_seconds` for an answer to ADD.
     """

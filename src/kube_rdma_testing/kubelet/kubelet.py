@@ -172,7 +172,7 @@ class FakeKubelet(RegistrationBase):
         del self._clients[resource]
 
     async def until(self, condition: Callable[[], object], seconds: float | None = None) -> None:
-        """Wait until `condition` holds, which is checked after each change of the kubelet's state.
+        """Wait until `condition` holds; it is checked when plugins come, go or send a list.
 
         Raise TimeoutError after `seconds`; None means no limit.
         """

@@ -73,7 +73,7 @@ class FakeCriRuntime(RuntimeServiceBase):
     async def Status(  # noqa: N802
         self, stream: Stream[pb.StatusRequest, pb.StatusResponse]
     ) -> None:
-        """Answer with the status of the runtime, and a verbose request with its configuration."""
+        """Answer a verbose request with the runtime's configuration."""
         request = await stream.recv_message()
         assert request
         self._working()

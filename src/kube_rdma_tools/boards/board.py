@@ -67,7 +67,7 @@ class Board(Frozen):
 
 
 def boards() -> Iterator[Board]:
-    """Yield all example machines that have GPUs and cards, sorted by name."""
+    """Yield the example machines of WELL that have GPUs and cards, sorted by name."""
     return (one for one in map(board, machines.names(machines.WELL)) if one.gpus and one.cards)
 
 

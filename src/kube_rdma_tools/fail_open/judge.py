@@ -36,8 +36,8 @@ class PodVerdict(StrEnum):
 class Judgement(Frozen):
     """The verdict on a pod; `why` is what it lacks, or who refused it.
 
-    `recovered` says that it started after a refusal. `late` is the number of seconds after which it
-    lacked nothing any more; None means from the start, or never.
+    `recovered` says that it started with its NIC after a warning. `late` is the number of seconds
+    after which it lacked nothing any more; None means from the start, or never.
     """
 
     pod: str

@@ -6,5 +6,5 @@ environments (what kinds of clusters refuse) ──────┴─► rules �
 
 Pure Python and no cluster: tables say what a cluster admits, which nodes it has and which names are
 taken. They are written from public sources, which stand beside each row. So a violation is a
-reason to look, and the absence of one is no proof. `python -m kube_rdma_tools.judge` prints all.
+reason to look, and the absence of one is no proof. `python -m kube_rdma_tools.judge` prints them.
 """

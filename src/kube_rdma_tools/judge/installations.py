@@ -1,7 +1,7 @@
 """The installations to judge: every preset in the distribution of every environment, rendered once.
 
-Beside what `kube-rdma render` prints these are the objects of Helm's hooks, and the DaemonSets that
-the operator makes of a NicClusterPolicy.
+Beside what `kube-rdma render` prints these are the objects of Helm's hooks, and what the
+operator makes of a NicClusterPolicy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rules about versions: the kinds and fields that the API server of a Kubernetes version has.
 
 It refuses an object of a kind that it does not serve, and Helm the whole release with it. A field
-that it does not know it drops without a word, unless the client asks it to be strict.
+that it does not know it drops, unless the client asks it to be strict.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def unserved_kind(objects: Sequence[Json], environment: Environment) -> Iterator
 
 
 def unknown_field(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
-    """The API server drops a field without a word."""
+    """The API server drops an unknown field."""
     later = [row for row in FIELDS if row[1] > environment.kubernetes]
     for made in objects:
         for path, since, loss in later:

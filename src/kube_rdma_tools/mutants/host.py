@@ -38,7 +38,7 @@ setattr(builtins, NOTED, set())
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Record the product's functions that a test and its fixtures call."""
+    """Record the product's functions that a test and its fixtures call, if `CALLS` is set."""
     calls: set[str] = getattr(builtins, NOTED)
     calls.clear()
     try:

@@ -1,4 +1,4 @@
-"""Files that get faults, by the rooms of `make mutants --rooms`; run.py draws from them."""
+"""Files that get faults, by the rooms of the option --rooms; run.py draws from them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ LICENCE_FIELD = re.compile(r"(?m)^License: *(\S.*?) *$")  # of a machine-readabl
 class ImageComponent(Frozen):
     """A third party's component in an image, with its licences and their texts.
 
-    `kind` is the type of a package URL: deb, pypi, generic. `licences` are names, as the component
+    `kind` is the type of a package URL: deb or pypi. `licences` are names, as the component
     writes them. `sha256` is the digest of the file that it came as, where one file is known.
     """
 

@@ -22,7 +22,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
     "them.",
 )
 def main(folder: Path, files: str) -> None:
-    """Write the site of the commit that is checked out into FOLDER/VERSION."""
+    """Write the site of this checkout into FOLDER/VERSION."""
     name = versions.folder_name(of_checkout(CHECKOUT))
     target = folder.resolve() / name
     build.site(CHECKOUT, target, files)
