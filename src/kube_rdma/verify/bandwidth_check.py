@@ -376,9 +376,9 @@ class BandwidthCheckSpec(Typed):
     """
     max_pairs: int = Field(20_000, ge=1, le=MOST_MEASUREMENTS)
     """maxPairs is how many measurements a run may need. A check above this limit measures nothing.
-    The next try is after at most five minutes, or, if the field nodes is set, after a change of the
-    spec. A pair of pods needs one measurement for each rail that both have, two with bothWays.
-    Repeats do not count. Left out: 20000.
+    The next try is within five minutes, or, if the field nodes is set, after a change of the spec.
+    A pair of pods needs one measurement for each rail that both have, two with bothWays. Repeats do
+    not count. Left out: 20000.
     """
     both_ways: bool = False
     """bothWays is true to measure each pair a second time with client and server exchanged. Left
