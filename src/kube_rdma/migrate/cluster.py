@@ -72,14 +72,8 @@ async def holders(cluster: Cluster) -> tuple[model.HolderPod, ...]:
         model.HolderPod(each.namespace, each.name, each.spec.node_name, resources)
         for each in await cluster.list(kinds.FULL_POD)
         if each.spec.node_name and not kinds.status_of(each).is_over
-        if (resources := _asked(each.spec))
+        if (resources := each.spec.extended)
     )
-
-
-def _asked(spec: kinds.FullPodSpec) -> tuple[str, ...]:
-    """Return the extended resources that any container of a pod asks for, a sidecar included."""
-    every = (*spec.init_containers, *spec.containers)
-    return tuple(dict.fromkeys(name for one in every for name in one.extended))
 
 
 async def operators(cluster: Cluster) -> tuple[str, ...]:

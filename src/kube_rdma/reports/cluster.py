@@ -306,9 +306,8 @@ def _pool(stored: Stored[bytes, IPPoolStatus]) -> model.AddressPool:
 
 
 def _waiting(stored: pod.FullPod) -> model.WaitingPod:
-    names = dict.fromkeys(name for each in stored.spec.containers for name in each.extended)
     asks = any(stored.annotation(key) for key in (networks.ANNOTATION, pod_networks.ANNOTATION))
-    place = (stored.spec.node_name, tuple(names), asks, _nodes(stored.spec))
+    place = (stored.spec.node_name, stored.spec.extended, asks, _nodes(stored.spec))
     return model.WaitingPod(stored.namespace, stored.name, *place)
 
 

@@ -105,10 +105,13 @@ class World:
         }
         self.server.put(NIC_CLUSTER_POLICY, document)
 
-    def waiting_pod(self, name, annotations=None, **limits):
+    def waiting_pod(self, name, annotations=None, *, sidecar=False, **limits):
+        spec = container(resources={"limits": limits})
+        if sidecar:
+            spec = {**container(), "initContainers": spec["containers"]}
         document = {
             "metadata": meta(name, "default", annotations=annotations or {}),
-            "spec": container(resources={"limits": limits}),
+            "spec": spec,
             "status": {"phase": "Pending"},
         }
         self.server.put(POD, document)
@@ -226,8 +229,9 @@ def test_a_policy_that_no_operator_has_looked_at_is_named(world):
     assert set(world.codes()) == {"PolicyNotReady"}
 
 
-def test_pods_that_wait_for_shares_or_networks_are_named(world):
-    world.waiting_pod("hungry", **{HCA: "1"})
+@pytest.mark.parametrize("sidecar", [False, True])
+def test_pods_that_wait_for_shares_or_networks_are_named(world, sidecar):
+    world.waiting_pod("hungry", sidecar=sidecar, **{HCA: "1"})
     short = "0/2 nodes are available: 2 Insufficient rdma/hca."
     world.event("Pod", "hungry", "FailedScheduling", short)
     world.waiting_pod("lonely", {"k8s.v1.cni.cncf.io/networks": "net"})

@@ -95,6 +95,12 @@ class FullPodSpec(PodSpec, frozen=True, rename="camel"):
     node_selector: dict[str, str] = {}
     tolerations: tuple[Toleration, ...] = ()
 
+    @property
+    def extended(self) -> tuple[str, ...]:
+        """Return the names of the extended resources that any container asks for, sidecars too."""
+        every = (*self.init_containers, *self.containers)
+        return tuple(dict.fromkeys(name for one in every for name in one.extended))
+
 
 class _Why(msgspec.Struct, frozen=True):
     reason: str = ""
