@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from shlex import quote
-from typing import Any
+
+import msgspec
 
 from kube_base.errors import Refused
 from kube_client.kinds import NOTHING, ObjectKind, Where
@@ -63,15 +64,29 @@ async def read_workload(
     return document, PodName(namespace, first.name) if first else None
 
 
-def _selector_text(selector: Any) -> str:
-    """Return a LabelSelector of meta/v1 as the text of a query; "" without one.
+class _Requirement(msgspec.Struct, frozen=True):
+    key: str
+    operator: str  # In, NotIn, Exists or DoesNotExist
+    values: tuple[str, ...] = ()
 
-    The API server has checked its form; a ReplicationController's older form has no such fields.
+
+class _LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[_Requirement, ...] = ()
+
+
+def _selector_text(selector: object) -> str:
+    """Return a LabelSelector of meta/v1 as the text of a query; "" if it is none.
+
+    A kind of another project may have a field of this name and another form.
     """
-    fields = selector if isinstance(selector, dict) else {}
-    terms = [f"{key}={value}" for key, value in (fields.get("matchLabels") or {}).items()]
-    for one in fields.get("matchExpressions") or ():
-        key, operator = one["key"], one["operator"]
-        among = f"{key} {operator.lower()} ({','.join(one.get('values') or ())})"
-        terms.append({"Exists": key, "DoesNotExist": f"!{key}"}.get(operator, among))
+    try:
+        read = msgspec.convert(selector, _LabelSelector)
+    except msgspec.ValidationError:
+        return ""
+    terms = [f"{key}={value}" for key, value in read.match_labels.items()]
+    for one in read.match_expressions:
+        among = f"{one.key} {one.operator.lower()} ({','.join(one.values)})"
+        alone = {"Exists": one.key, "DoesNotExist": f"!{one.key}"}
+        terms.append(alone.get(one.operator, among))
     return ",".join(terms)

@@ -219,6 +219,24 @@ def test_a_job_of_another_project_is_known_by_its_pods_owners():
     assert "default/l · Pending" in lines(server, "mpijobs/ring")[0][0]
 
 
+@pytest.mark.parametrize(
+    "selector", ["app=x", ["app"], {"matchLabels": ["app"]}, {"matchExpressions": [{"key": 1}]}]
+)
+def test_a_selector_of_another_form_is_none(selector):
+    """The owner counts, as where a kind has no selector."""
+    kind = kinds()["mpijob"]
+    server = kit.server(kinds=(*kit.KINDS, kind))
+    job = mpi_job()
+    job["metadata"]["namespace"] = "default"
+    job["spec"]["selector"] = selector
+    server.put(kind, job)
+    pod = kit.pod("w", "Pending", node="")
+    owner = {"apiVersion": "v1", "kind": "MPIJob", "name": "ring", "uid": "u"}
+    pod["metadata"]["ownerReferences"] = [owner]
+    kit.put_pod(server, pod)
+    assert "default/w · Pending" in lines(server, "mpijob/ring")[0][0]
+
+
 def test_the_pods_of_a_workload_are_those_of_its_whole_selector():
     kind = kinds()["deployment"]
     server = kit.server(kinds=(*kit.KINDS, kind))
