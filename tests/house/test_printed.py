@@ -22,6 +22,7 @@ PRINTING = {
     "cli/doctor.py": "a bundle for a program",
     "cli/ip.py": "manifests, which install/views writes",
     "cli/nccl_env.py": "a script that is a file of the product",
+    "cli/preflight.py": "a termination message through plain, and lines of the product",
     "cli/render.py": "manifests and notes of the product",
     "cli/top.py": "documents",
     "cli/verify.py": "rows that `written` made",

@@ -39,6 +39,7 @@ USES = {
     f"{ATTACH}/vf.py refuse_late_mac": "its GUID is of its MAC: nobody has to set it",
     "src/kube_rdma/explain/rules/node.py basis": "as host_network, from a report",
     "src/kube_rdma/explain/rules/node.py _device": "a report has no type: the name says iWARP",
+    "src/kube_rdma/preflight/container.py _client": "its figures are times of the whole program",
     # Of real cards more is demanded or told.
     "src/kube_rdma/claims/rules/shape.py _kind": "the word for it in a slice, as function is one",
     "src/kube_rdma/pools/rules/functions.py _Node._use": "its function is in use",

@@ -44,6 +44,7 @@ from kube_rdma.model.pools import DeviceInfo
 from kube_rdma.operator import cluster as operator
 from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY, policy_of
 from kube_rdma.pools.documents import config
+from kube_rdma.preflight.documents import read_plan, read_verdict
 from kube_rdma.verify.rules.pods import OWN_STATUS, paired_pod
 from kube_rdma_whereabouts import objects as whereabouts
 
@@ -292,6 +293,15 @@ def _manifests(data: bytes) -> None:
 
 PEER = META | {"spec": {"nodeName": "n"}, "status": {"podIP": "10.0.0.1", "phase": "Running"}}
 DIALECTS = {"configList": YAML_CONFIG, "resourceList": RESOURCE_LIST, "NodePolicy": NODE_POLICY}
+RUN = {
+    "turn": 0,
+    "rail": 0,
+    "latency": False,
+    "client": True,
+    "peer": "10.1.0.2",
+    "port": 18515,
+    "device": {"name": "mlx5_0", "port": 1, "gid_index": 3},
+}
 TEXT_PARSERS: Mapping[str, tuple[object, Parser]] = {
     "annotation networks": (ENTRIES, _asked),
     "annotation networks, as names": ("rdma-net, b/other@net5", _asked),
@@ -304,6 +314,14 @@ TEXT_PARSERS: Mapping[str, tuple[object, Parser]] = {
         lambda data: pod_networks.load(json.dumps(POD_NETWORKS), as_text(data), "a", "cni"),
     ),
     "annotation network-status": (STATUS, _told),
+    "annotation preflight-plan": (
+        {"round": "0f", "pods": 2, "runs": [RUN]},
+        lambda data: read_plan(as_text(data)),
+    ),
+    "annotation preflight-verdict": (
+        {"round": "0f", "well": False, "why": "node-2 mlx5_0 is slow"},
+        lambda data: read_verdict(as_text(data)),
+    ),
     "NetworkAttachmentDefinition": (
         META | {"spec": {"config": json.dumps(MACVLAN)}},
         lambda data: _defined(wire.stored(DEFINITION, data).spec.config.encode()),

@@ -15,7 +15,7 @@ from kube_rdma_lab.build.__main__ import show
 from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.release import Release
 from kube_rdma_lab.topology import NodeKind
-from tests.kit import allocator, helm, network_managers, prometheus, shared_plugin
+from tests.kit import allocator, gangs, helm, network_managers, prometheus, shared_plugin
 
 CHECKOUT = Path(__file__).parents[2]
 MACHINES = CHECKOUT / "tests/lab/machines"
@@ -34,6 +34,7 @@ def compiled(store, *, slow):
         go.build_module(store, "mpi-operator", helm.MODULES)
         go.build_module(store, "cilium", helm.MODULES)
         go.build_module(store, "kueue", helm.MODULES)
+        gangs.build(store)
 
 
 def unpacked(store, *, slow):

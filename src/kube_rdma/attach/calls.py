@@ -60,6 +60,7 @@ from kube_rdma.model.ipam import FIRST, NicRequest, PodUid, PoolName, is_default
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import ContainerId, PodName
 from kube_rdma.model.pools import DeviceInfo
+from kube_rdma.model.preflight import REQUEST
 
 if TYPE_CHECKING:
     from kube_rdma.attach.node_view import NodeView
@@ -70,10 +71,14 @@ SWEEP_SECONDS = 300.0
 
 
 async def _pod(call: Call, name: PodName, needs: AttachDependencies) -> PodState:
-    """Return the pod that a call is for; raise Unavailable if the API server lacks it yet."""
+    """Return the pod that a call is for; raise Unavailable if the API server lacks it yet.
+
+    Raise Refused if it would start without the preflight that it asks for.
+    """
     pod = await needs.node.pod(name, call.uid)
     if pod is None:
         raise Unavailable(f"The API server has no pod {name} with uid {call.uid} yet.")
+    requests.refuse_unmeasured(pod)
     return pod
 
 
@@ -456,6 +461,8 @@ class PluginAddresses(_Endpoint):
         by_rail = any(rail is not None for rail, _ in conf.pools)
         rail = await self._rail(call, device) if by_rail else None
         pod = await self._needs.node.pod(call.pod, call.uid) if call.pod else None
+        if pod:
+            requests.refuse_unmeasured(pod)
         owned = owner(pod, call.interface) if pod else None
         if nic := nic_request(conf, call.interface, rail, wanted, owned):
             return nic
@@ -547,17 +554,20 @@ class CniRouter:
 
         An ADD makes nothing where a meta-plugin calls for each network; raise Unavailable then if
         the pod asks for one. The pod is not read if the runtime passes its annotations, these name
-        no network, and it can have no claim.
+        neither network nor preflight, and it can have no claim.
         """
         if call.verb is Verb.ADD and call.annotations is not None:
             notes = call.annotations
             asks = requests.names_networks(notes) or requests.names_default(notes)
+            asks |= REQUEST in dict(notes)
             if not asks and not (call.pod and self._needs.node.has_claims(call.pod)):
                 return CniResult()
         if call.verb is Verb.ADD and self._context.wiring is Wiring.DELEGATE and call.pod:
             pod = await self._needs.node.pod(call.pod, call.uid)
-            if pod and (requests.is_asking(pod) or requests.names_default(pod.annotations)):
-                raise turned(call)
+            if pod:
+                requests.refuse_unmeasured(pod)
+                if requests.is_asking(pod) or requests.names_default(pod.annotations):
+                    raise turned(call)
             return CniResult()
         return await self.pods.answer(call)
 

@@ -62,9 +62,19 @@ LEASE = "kube-rdma-controller"  # of the copy that works
 )
 @click.option(
     "--names",
-    is_flag=True,
+    "features",
+    flag_value="names",
+    multiple=True,
     help="Publish the RDMA addresses of pods under the names of Services that ask for it by the "
     "annotation kube-rdma.io/pods. Needs the right to write EndpointSlices.",
+)
+@click.option(
+    "--preflight",
+    "features",
+    flag_value="preflight",
+    multiple=True,
+    help="Let gangs of pods measure before they start, which the annotation kube-rdma.io/preflight "
+    "asks for. Needs the right to patch pods.",
 )
 @HEALTH_ADDRESS
 @METRICS_ADDRESS
@@ -76,7 +86,7 @@ def controller(
     policy_set: tuple[str, ...],
     node_labels: str,
     fullname: str,
-    names: bool,
+    features: tuple[str, ...],
     health_address: str | None,
     metrics_address: str | None,
     **log: str,
@@ -87,7 +97,7 @@ def controller(
     of NodePolicies. It evicts pods without their networks, or with outdated device nodes, when an
     agent asks for it. It runs the BandwidthChecks of namespaces that allow it. With --node-labels
     it labels nodes by the switches that they are plugged into. With --names it publishes RDMA
-    addresses of pods.
+    addresses of pods. With --preflight it lets gangs of pods measure before they start.
 
     When several copies run, the one that holds the Lease kube-rdma-controller works. With
     --fullname=NAME the Lease is NAME-controller. A controller runs until SIGTERM or SIGINT.
@@ -107,7 +117,7 @@ def controller(
         fullname,
         health,
         node_labels,
-        names,
+        frozenset(features),
     )
     logs.configure(log["log_level"], log["log_format"])
     asyncio.run(logs.until_signal(_run(cluster, options, metrics)))

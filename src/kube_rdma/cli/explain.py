@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kube_base.frozen import replace
 from kube_rdma.cli import completion, options
 from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, command, show_result
 from kube_rdma.cli.recorded import sysfs_option
@@ -127,6 +128,9 @@ def pod_or_workload(
     from kube_rdma.explain.workloads import kinds, read_workload
     from kube_rdma.explain.written import chosen, written_pods
     from kube_rdma.model.late_binding import PodName
+    from kube_rdma.model.preflight import REQUEST
+    from kube_rdma.preflight.cluster import read_pod
+    from kube_rdma.preflight.rules import asked, progress
 
     word, _, rest = target.partition("/")
     kind = kinds().get(word.lower())
@@ -151,7 +155,12 @@ def pod_or_workload(
                 most = max(written, key=lambda w: sum(len(c.asks) for c in w.template.containers))
                 return await explain_manifest(places, most.template, node, connect, most.owner)
             pod = found
-        return await explain_pod(places, pod, node, connect)
+        evidence = await explain_pod(places, pod, node, connect)
+        if REQUEST in dict(evidence.template.annotations):
+            async with connect() as cluster:
+                asking = await read_pod(cluster, pod.namespace, pod.name)
+            return replace(evidence, preflight=tuple(progress(asked(asking))) if asking else ())
+        return evidence
 
     with ProgressLine("Reading the cluster, and the pod."):
         return asyncio.run(seen())

@@ -48,6 +48,7 @@ COMMANDS = {
     "migrate": "Plan the move from another device plugin.",
     "nccl-env": "Print variables for NCCL, UCX and NVSHMEM.",
     "network": "Clean up nodes; Helm's uninstall runs it.",
+    "preflight": "Measure before a pod's containers start.",
     "render": "Print an installation as plain manifests.",
     "resources": "Show what pods of a namespace can ask for.",
     "status": "Show the cluster's state and its problems.",
@@ -71,7 +72,11 @@ GROUPS = (
         ("claim", "discover", "install", "migrate", "render"),
         "kube-rdma install --values values.yaml --dry-run",
     ),
-    ("For programs", ("agent", "controller", "nccl-env", "network"), "kube-rdma nccl-env"),
+    (
+        "For programs",
+        ("agent", "controller", "nccl-env", "network", "preflight"),
+        "kube-rdma nccl-env",
+    ),
 )
 _OTHERS = "From other packages"
 

@@ -68,8 +68,7 @@ _POD_OPTIONS = (
     text_option(
         "--image",
         metavar="IMAGE",
-        help="Image with perftest and a shell, such as of Containerfile.perftest. Needed without "
-        "-f.",
+        help="Image with perftest and a shell, such as kube-rdma's own. Needed without -f.",
     ),
     seconds_option(
         "--start-seconds", default=300, help="Longest time until the pods are Ready, in seconds."
@@ -191,9 +190,8 @@ def pod_options(command: Callable[..., None]) -> Callable[..., None]:
             raise click.UsageError("--resource and --image are for a run without -f: leave it out.")
         if not (pod.filename or pod.image):
             raise click.UsageError(
-                "No image with perftest is named. Build Containerfile.perftest, push it to a "
-                "registry of yours, and name it: --image registry.example.com/rdma/perftest:1; or "
-                "give -f."
+                "No image with perftest is named. kube-rdma's own has it: give --image with the "
+                "image of your installation, or give -f."
             )
         command(*words, pod=pod, **given)
 

@@ -49,8 +49,11 @@ async def with_meaning(
         "",
         template.annotations,
         host_network=template.host_network,
+        init_containers=template.init_containers,
     )
     try:
+        if evidence.phase == "Pending":  # else a policy may add them yet, or it had no ADD
+            requests.refuse_unmeasured(pod)
         asked = _asking(template, pod)
         seen = replace(seen, asks=asked.asks)
         requests.refuse_host_network(pod, asked.asks, asked.annotation)

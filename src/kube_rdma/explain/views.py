@@ -14,6 +14,7 @@ from itertools import chain
 from shlex import quote
 
 from kube_base.frozen import replace
+from kube_base.plain_text import ended
 from kube_rdma.attach.views import describe
 from kube_rdma.lib import page
 from kube_rdma.lib.json_values import json_list, json_object
@@ -44,10 +45,11 @@ def explain_page(explanation: model.Explanation) -> page.Page:
     return (
         (_head(explanation), *chain.from_iterable(map(_finding, explanation.findings))),
         _section("ASKED", _asked(explanation)),
+        _section("PREFLIGHT", _sentences(explanation.preflight)),
         _section("GRANTED" if real else "WOULD BE GRANTED", _granted(explanation)),
         *_steps(explanation),
         _section(_inside_title(explanation), _inside(explanation)),
-        _section("NOTES", [page.Sentence(f"{_INDENT}{n}.", _INDENT) for n in explanation.notes]),
+        _section("NOTES", _sentences(explanation.notes)),
         (page.Sentence(_verdict(explanation)),),
     )
 
@@ -137,6 +139,7 @@ def explain_document(explanation: model.Explanation) -> dict[str, object]:
             "claims": explanation.claims,
             "annotations": explanation.annotations,
         },
+        preflight=explanation.preflight,
         granted=explanation.shares,
         stepsFrom=explanation.source,
         interfaces=plans,
@@ -174,6 +177,10 @@ def _section(title: str, parts: Iterable[page.Part]) -> page.Block:
     """Return a block of parts below a title; () where there are no parts."""
     made = tuple(parts)
     return (page.Line(title), *made) if made else ()
+
+
+def _sentences(texts: Iterable[str]) -> Iterator[page.Part]:
+    return (page.Sentence(f"{_INDENT}{ended(text)}", _INDENT) for text in texts)
 
 
 def _head(explanation: model.Explanation) -> page.Sentence:
@@ -305,6 +312,8 @@ def _verdict(explanation: model.Explanation) -> str:
     if explanation.is_refused:
         who = _WHO[next(one.stage for one in explanation.findings if one.is_error)]
         return f"{who} refuses it." if explanation.phase else f"{who} would refuse it."
+    if explanation.preflight and explanation.phase in ("Pending", "Failed"):
+        return "It starts only after a preflight that is well."
     if explanation.phase:
         return "Nothing of kube-rdma is in its way."
     if explanation.networks and not explanation.plans:

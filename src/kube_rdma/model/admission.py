@@ -113,6 +113,11 @@ class PodTemplate(NamespacedName):
     copies: int = 1  # pods of this template at a time
     tolerations: tuple[Toleration, ...] = ()
 
+    @property
+    def init_containers(self) -> tuple[str, ...]:
+        """Return the names of the first two init containers."""
+        return tuple(c.name for c in self.containers[:2] if "initContainers" in c.path)
+
 
 class AnnotationAbove(Frozen):
     """An annotation meant for pods that is written on an object around their template, in vain."""

@@ -85,6 +85,7 @@ class PodEvidence(Frozen):
     other_networks: tuple[str, ...] = ()  # by namespace/name, where one that it asks for is missing
     claims: ClaimsEvidence | None = None  # None: it has none, or nobody could look
     names: tuple[PublishedName, ...] = ()  # of its addresses
+    preflight: tuple[str, ...] = ()  # in sentences, how far that is
 
 
 class ExplainedAsk(Frozen):
@@ -201,6 +202,7 @@ class Explanation(Frozen):
     claims: tuple[ExplainedClaim, ...] = ()
     pinned: tuple[tuple[str, int], ...] = ()  # by container with devices the bytes in use by verbs
     names: tuple[PublishedName, ...] = ()  # of its addresses, by Services that ask for them
+    preflight: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:

@@ -112,6 +112,7 @@ class PodState(NamespacedName):
     deleting: bool = False  # it was asked to end
     owner: str = ""  # kind and name of its controller; of a ReplicaSet without its hash
     created: str = ""  # RFC 3339, as the API server wrote it
+    init_containers: tuple[str, ...] = ()  # the names of the first two
 
     @property
     def controlled(self) -> bool:

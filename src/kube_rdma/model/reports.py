@@ -450,6 +450,7 @@ class WaitingPod(kubernetes.NamespacedName):
     resources: tuple[str, ...] = ()  # the extended ones that it asks for
     networks: bool = False  # its annotations ask for networks
     nodes: ChosenNodes = ChosenNodes()
+    preflight: bool = False  # it asks for one
 
 
 class ClusterFacts(Frozen, dict=True):
@@ -470,6 +471,7 @@ class ClusterFacts(Frozen, dict=True):
     waiting: tuple[WaitingPod, ...] | None = None
     events: tuple[ClusterEvent, ...] | None = None
     guarded: bool | None = None  # the policy that holds agents to their nodes is in force
+    measured: bool | None = None  # the policy that refuses pods without their preflight is in force
     missing: tuple[str, ...] = field(default=())  # kinds that are not installed
     not_seen: tuple[NotSeen, ...] = ()
     read_at: datetime | None = None  # None: nobody can say how old a report is

@@ -79,6 +79,7 @@ class AgentFacts(Frozen):
     global_namespaces: tuple[str, ...] | None = None
     image: str = ""  # of one of them
     networks: bool = False  # they give pods networks, and lift the limit of locked memory
+    preflight: bool = False  # the controller lets gangs measure before they start
 
 
 class AuthorFacts(Frozen):
@@ -145,3 +146,4 @@ class ResourceListing(Frozen):
     locks: bool = True  # a pod needs IPC_LOCK to lock memory
     not_seen: tuple[NotSeen, ...] = ()
     names: tuple[NamingListing, ...] = ()
+    preflight: bool = False  # gangs can measure before they start

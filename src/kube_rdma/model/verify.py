@@ -60,6 +60,7 @@ class PodDevice(Frozen):
     gid_index: int | None = None  # None where programs need none (InfiniBand)
     address: str | None = None  # of its interface; None if unknown
     gbps: float | None = None  # the line rate; None of soft devices, which have none
+    card: str = ""  # the physical card, by its id; "" if unknown
 
 
 class PairedPod(Frozen):
@@ -71,12 +72,18 @@ class PairedPod(Frozen):
     address: str
     devices: tuple[PodDevice, ...] = ()
     rails: tuple[int, ...] = ()  # of each device; their places if empty
+    node: str = ""  # whose devices are the pod's own; empty: each pod counts as having others
 
     @property
     def by_rail(self) -> Mapping[int, PodDevice]:
         """Return the pod's device on each rail."""
         rails = self.rails or range(len(self.devices))
         return dict(zip(rails, self.devices, strict=True))
+
+    def card(self, rail: int) -> tuple[str, str]:
+        """Return the node, or else the pod, and what tells its card on a rail from its others."""
+        device = self.by_rail[rail]
+        return self.node or self.title, device.card or device.name
 
 
 class PerftestRow(Frozen):

@@ -7,7 +7,7 @@ other fields hide nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -30,6 +30,7 @@ from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.operator import ComponentName
 from kube_rdma.model.pools import ClusterNodePolicy
+from kube_rdma.model.preflight import REQUEST
 from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY_STATUS
 from kube_rdma.operator.documents.nic_cluster_policy import OWN_REASONS, NicClusterPolicyStatus
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
@@ -74,6 +75,7 @@ async def write_status(cluster: Cluster, seen: SeenPolicy, status: NodePolicySta
 
 # The policy of config/admission; an installation has its own, with the namespace before.
 GUARD = "agents-own-node.kube-rdma.io"
+MEASURED = "pods-preflight.kube-rdma.io"  # likewise, of controller.preflight
 _LONGEST = 300  # characters of a reason that a container gives
 _EVENTS = (  # the last ones are signed so by adapters/cluster/events
     "reason=FailedScheduling",
@@ -188,12 +190,16 @@ async def events_of(
     return tuple(_event(wire.parse(each, _Event)) for each in documents)
 
 
-async def guarded(cluster: Cluster, namespaces: Iterable[str]) -> bool:
+async def bindings(cluster: Cluster) -> tuple[str, ...]:
+    """Return the names of the bindings of validating policies."""
+    return tuple(stored.name for stored in await cluster.list(BINDING))
+
+
+def guarded(names: Sequence[str], namespaces: Iterable[str]) -> bool:
     """Decide whether an admission policy keeps these namespaces' agents to their own nodes.
 
     A binding's name may have a release's name between that of its namespace and the policy's.
     """
-    names = [stored.name for stored in await cluster.list(BINDING)]
     bound = {name.partition(".")[0] for name in names if name.endswith(f".{GUARD}")}
     return GUARD in names or bound.issuperset(namespaces)
 
@@ -308,7 +314,8 @@ def _pool(stored: Stored[bytes, IPPoolStatus]) -> model.AddressPool:
 def _waiting(stored: pod.FullPod) -> model.WaitingPod:
     asks = any(stored.annotation(key) for key in (networks.ANNOTATION, pod_networks.ANNOTATION))
     place = (stored.spec.node_name, stored.spec.extended, asks, _nodes(stored.spec))
-    return model.WaitingPod(stored.namespace, stored.name, *place)
+    measures = stored.annotation(REQUEST) is not None
+    return model.WaitingPod(stored.namespace, stored.name, *place, preflight=measures)
 
 
 def _event(event: _Event) -> model.ClusterEvent:

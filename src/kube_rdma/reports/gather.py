@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import TypeVar
 
 from kube_base.errors import Refused, Unavailable
@@ -53,6 +52,7 @@ async def take(cluster: Cluster) -> ClusterFacts:
 
         pods = await part("pods of agents and controllers", of_programs)
     stored = await part("NodeReport", objects.stored_reports)
+    bound = await part("ValidatingAdmissionPolicyBinding", objects.bindings)
     cabling = None
     if stored is not None:
         cabling = {name: report.spec.cabling for name, report in stored.items()}
@@ -68,9 +68,8 @@ async def take(cluster: Cluster) -> ClusterFacts:
         networks=await part("NetworkAttachmentDefinition", objects.definitions),
         waiting=await part("pods that wait", objects.waiting),
         events=await part("Events", objects.events),
-        guarded=await part(
-            "ValidatingAdmissionPolicyBinding", partial(objects.guarded, namespaces=reporting)
-        ),
+        guarded=None if bound is None else objects.guarded(bound, reporting),
+        measured=None if bound is None else any(one.endswith(objects.MEASURED) for one in bound),
         missing=tuple(missing),
         not_seen=tuple(reader.not_seen),
         read_at=datetime.now(UTC),

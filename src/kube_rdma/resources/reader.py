@@ -31,7 +31,7 @@ from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.reports import ProgramRole
 from kube_rdma.names.cluster import published_names
 from kube_rdma.reports import cluster as reports
-from kube_rdma.reports.rules.cluster import global_namespaces, programs
+from kube_rdma.reports.rules.cluster import global_namespaces, has_preflight, programs
 
 ROLE = "kube-rdma-view"
 _FORBIDDEN = "the API server forbids to "
@@ -103,17 +103,18 @@ async def _networks(
 async def agents(cluster: Cluster) -> resources.AgentFacts:
     """Return how agents isolate namespaces, whether all attach networks, and the image of one.
 
-    A pod may run on any node, so the strictest agent counts.
+    A pod may run on any node, so the strictest agent counts. Of a controller it is read whether
+    gangs can measure before they start.
     """
-    found_agents = [
-        one for one in programs(await reports.workloads(cluster)) if one.role is ProgramRole.AGENT
-    ]
+    found = programs(await reports.workloads(cluster))
+    found_agents = [one for one in found if one.role is ProgramRole.AGENT]
     every = [global_namespaces(one.words) for one in found_agents]
     kept = [set(names) for names in every if names is not None]
     return resources.AgentFacts(
         tuple(sorted(set.intersection(*kept))) if kept else None,
         found_agents[0].image if found_agents else "",
         bool(found_agents) and all(one.networks for one in found_agents),
+        any(map(has_preflight, found)),
     )
 
 

@@ -47,6 +47,7 @@ def resource_list(facts: resources.AuthorFacts) -> resources.ResourceListing:
         not (lifted and runtimes),
         facts.not_seen,
         tuple(_named(facts.names or ())),
+        agents.preflight,
     )
 
 

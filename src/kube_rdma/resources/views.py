@@ -12,6 +12,7 @@ from shlex import quote
 from kube_base.frozen import asdict
 from kube_base.plain_text import ended
 from kube_rdma.lib import page
+from kube_rdma.model.preflight import REQUEST
 from kube_rdma.model.resources import CardClass, NamedResource, ResourceListing
 
 _NONE = "-"
@@ -48,6 +49,7 @@ def resources_page(listed: ResourceListing) -> page.Page:
             if not one.resource
         ),
         nothing,
+        tuple(map(page.Sentence, _preflight(listed))),
         tuple(page.not_seen(listed.not_seen)),
     )
 
@@ -82,6 +84,7 @@ def resources_document(listed: ResourceListing) -> dict[str, object]:
         ],
         "networksOfOthers": listed.kept_networks,
         "names": [asdict(one) for one in listed.names],
+        "preflight": list(_preflight(listed)),
         "notSeen": [{"what": each.part, "why": each.why} for each in listed.not_seen],
     }
 
@@ -143,6 +146,16 @@ def _remarks(resource: NamedResource, listed: ResourceListing) -> Iterator[str]:
         )
     for key in resource.idle_quotas:
         yield f"{key} counts nothing: Kubernetes counts requests.{resource.name} alone."
+
+
+def _preflight(listed: ResourceListing) -> Iterator[str]:
+    """Yield how the pods of a gang measure before they start, where a controller lets them."""
+    if listed.preflight:
+        command = f"kube-rdma preflight lines --image {quote(listed.image or 'IMAGE')}"
+        yield (
+            f"Pods with the annotation {REQUEST}: ring measure their rails before they start. "
+            f"Before Kubernetes 1.36 they also need what this prints: {command}"
+        )
 
 
 def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> page.Block:

@@ -261,7 +261,8 @@ MOST_MEASUREMENTS = 100_000
 HOUR, DAY, YEAR = 3600, 86_400, 365 * 86_400
 _RULES: list[JsonValue] = [
     {
-        "rule": "(has(self.selector) && size(self.selector) > 0) != has(self.template)",
+        "rule": "[has(self.selector) && size(self.selector) > 0, has(self.template), "
+        "has(self.preflight)].filter(one, one).size() == 1",
         "message": "say which pods run already (selector), or of which pod copies are made "
         "(template): one of the two",
     },
@@ -329,6 +330,10 @@ class BandwidthCheckSpec(Typed):
     start_seconds: int = Field(300, ge=1, le=HOUR)
     """startSeconds is how long the copies of template may take to become Ready, in seconds. A copy
     that is not Ready then takes no part. Left out: 300.
+    """
+    preflight: str | None = Field(None, max_length=253)
+    """preflight is the gang of pods whose own preflight gave the figures: the controller wrote the
+    check and measures nothing. It excludes selector and template. Example: Job/train.
     """
     pairs: Annotated[verify.Pairing, Strict(strict=False)] = verify.Pairing.ALL
     """pairs are the pairs to measure. all: each pair, one rail at a time. ring: each card with two

@@ -25,12 +25,14 @@ from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen, field, replace
 from kube_base.notices import Notices
 from kube_client.errors import Conflict
+from kube_client.kinds import Where
 from kube_client.objects import Cluster
 from kube_client.pod_commands import PodCommands
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.lib.turns import served
+from kube_rdma.model.preflight import RESULT
 from kube_rdma.model.verify import BandwidthCheckStatus, BandwidthPlan, Pairing, PairProof
 from kube_rdma.verify import pairs
 from kube_rdma.verify.bandwidth_check import begun, measured, not_measured
@@ -99,7 +101,9 @@ class BandwidthChecks:
         self._cluster, self._events = cluster, events
         self._timing = timing or CheckTiming()
         self._commands, self._objects = PodCommands(cluster), VerifyObjects(cluster)
-        self._checks = Mirror(BANDWIDTH_CHECK, seen_check, self._changed)
+        # Checks that a preflight wrote have their figures.
+        where = Where(labels=f"!{RESULT}")
+        self._checks = Mirror(BANDWIDTH_CHECK, seen_check, self._changed, where)
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()  # who waits longest is next
         self._busy: dict[str, _RunningCheck | None] = {}  # by namespace

@@ -209,6 +209,8 @@ def verdict(proof: verify.PairProof, *, details: bool = True) -> str:
         more = f", and {len(proof.suspects) - 1} more" if len(proof.suspects) > 1 else ""
         text = suspect_text(proof.suspects[0], unit(run))
         whose = f"; {text}{more}" if details else f"; look at {_who(proof.suspects[0])}{more}"
+    elif wrong == len(rated):
+        whose = f"; the first: {rated[0].why}"
     return f"Not well: {wrong} of {count}, {spread}{whose}{rest}."
 
 

@@ -22,10 +22,11 @@ from kube_rdma_lab.paths import PACKAGE
 
 IMAGE = "localhost/kube-rdma"
 REFERENCE = f"{IMAGE}:dev"
-TREE = debian.DebianTree("bookworm", "essential", ("python3",))
+MEASURING = ("perftest", "ibverbs-providers")  # for a preflight, and for verify's own pods
+TREE = debian.DebianTree("bookworm", "essential", ("python3", *MEASURING))
 PYTHON = "3.11"  # of the tree's suite; wheels and bytecode are made for it
 WHEELS = wheels.Target(PYTHON, "x86_64-manylinux_2_28")
-ARM_TREE = debian.DebianTree("bookworm", "extract", ("python3", "?essential"), "arm64")
+ARM_TREE = debian.DebianTree("bookworm", "extract", ("python3", "?essential", *MEASURING), "arm64")
 DOCUMENTS = "usr/share/doc/kube-rdma"
 # The packages of the tree, a line each: digest of the file, name, version, architecture.
 PACKAGE_LIST = f"{DOCUMENTS}/debian-packages.txt"

@@ -41,6 +41,11 @@ _TEMPLATES = (
 _AS_A_CHECK = (
     "`verify nodes` asks as a BandwidthCheck does: tests/lab/native/test_claims_resource.py."
 )
+_SIZE = (
+    "A gang's size is read of it as of a Job (tests/unit/preflight); no test of the lab has a gang "
+    "of it."
+)
+_AFTER_A_DAY = "Results of preflights are deleted after a day (tests/unit/preflight)."
 _POLICIES = "mellanox.com"
 _CLAIM_GROUP = "resource.k8s.io"
 
@@ -60,6 +65,17 @@ UNUSED: Mapping[Right, str] = {
     **{
         Right(f"ClusterRole {role}", f"resourceclaimtemplates.{_CLAIM_GROUP}", "get"): _TEMPLATES
         for role in ("bandwidth-check", "verify")
+    },
+    **{
+        Right("ClusterRole controller", "bandwidthchecks.kube-rdma.io", verb): _AFTER_A_DAY
+        for verb in ("get", "delete")
+    },
+    **{
+        Right("ClusterRole controller", owner, "get"): _SIZE
+        for owner in (
+            *("mpijobs.kubeflow.org", "pytorchjobs.kubeflow.org", "rayclusters.ray.io"),
+            "statefulsets.apps",
+        )
     },
     Right("ClusterRole verify", f"deviceclasses.{_CLAIM_GROUP}", "list"): _AS_A_CHECK,
     Right("Role retirement", "daemonsets.apps", "watch"): _LATER,

@@ -13,6 +13,11 @@ _EVENTS = "events.events.k8s.io"
 _CLAIMS, _SLICES = "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"
 _CLASSES = "deviceclasses.resource.k8s.io"
 _ENDPOINTS = "endpointslices.discovery.k8s.io"
+_OF_GANGS = (
+    *("jobs.batch", "statefulsets.apps", "jobsets.jobset.x-k8s.io", "rayclusters.ray.io"),
+    *("mpijobs.kubeflow.org", "pytorchjobs.kubeflow.org"),
+    "leaderworkersets.leaderworkerset.x-k8s.io",
+)
 _TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 _LEASES = "leases.coordination.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
@@ -59,7 +64,8 @@ REASONS: Mapping[str, Mapping[str, str]] = {
     "Role agent": {_LEASES: "its node's lease, by which it may assign addresses"},
     "ClusterRole controller": {
         "nodes": "which run agents; labels of leaf switches; cordons for driver upgrades",
-        "pods": "restarts that agents asked for; with `controller.names`, addresses",
+        "pods": "restarts that agents asked for; with `controller.names`, addresses; with "
+        "`controller.preflight`, gangs",
         "pods/eviction": "restarts that an agent asked for, and upgrades that drain",
         f"ippools.{OWN}": "pools of addresses",
         f"ippools/status.{OWN}": "how full pools are",
@@ -67,7 +73,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         f"nodepolicies.{OWN}": "which policy has an effect",
         f"nodepolicies/status.{OWN}": "how many nodes apply it",
         f"nodereports.{OWN}": "the state of all nodes, for statuses and metrics",
-        f"bandwidthchecks.{OWN}": "which measurements to make",
+        f"bandwidthchecks.{OWN}": "which measurements to make; of gangs, the results",
         f"bandwidthchecks/status.{OWN}": "what was measured",
         _CLASSES: "for a check: which nodes offer a resource by claims",
         _SLICES: "for a check: which cards nodes and pods have by claims",
@@ -75,6 +81,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         _ENDPOINTS: "with `controller.names`: names and their RDMA addresses",
         _CLAIMS: "with `controller.names`: addresses that claims gave to pods",
         NETWORKS: "with `controller.names`: whether there is a network that a Service names",
+        **dict.fromkeys(_OF_GANGS, "sizes of gangs, with `controller.preflight`"),
         f"validatingwebhookconfigurations.{_ADMISSION}": _FORMER_WEBHOOK,
         f"mutatingwebhookconfigurations.{_ADMISSION}": _FORMER_WEBHOOK,
         _EVENTS: "faults, upgrades, evictions, measurements",

@@ -96,7 +96,7 @@ class Node:
         self.life, self.failing, self.told, self.pools = Life(), None, {}, {}
         self.kernel, self.cards, self.shares, self.networks = kernel, cards, shares, networks
         self.annotations, self.labels, self.host_network = {}, {}, False
-        self.controlled = False
+        self.controlled, self.init_containers = False, ()
         self.confs = ()  # the node's files of CNI configuration
         self.gids = {}  # tables that are not empty, by device
         self.claimed_devices = ()  # what the parameters of the pod's claims ask for
@@ -113,6 +113,7 @@ class Node:
         facts = {
             "host_network": self.host_network,
             "owner": "ReplicaSet/a" if self.controlled else "",
+            "init_containers": self.init_containers,
         }
         return PodState(POD.namespace, POD.name, UID, annotations, labels, **facts)
 

@@ -15,6 +15,7 @@ from kube_rdma.agent import loop
 from kube_rdma.attach.late_binding import LateBindingChoice, NoLateBinding
 from kube_rdma.attach.rules.settings import ANNOTATION, TOPOLOGY, TOPOLOGY_FILE, topology_file
 from kube_rdma.model.attach.attachment import Sandbox
+from kube_rdma.model.device import PortState
 from kube_rdma.model.late_binding import ContainerId, Edits, PodName, PodSandbox, UsedDevice
 from kube_rdma.model.settings import PlacedNet, TopologyFacts
 from kube_rdma_testing.kubelet.devices import ContainerPlace
@@ -92,6 +93,29 @@ async def test_a_container_is_told_of_the_devices_that_it_uses(world):
         assert not (folder / TOPOLOGY_FILE).exists()
         await world.binder.detach(SANDBOX)
         assert not (world.folder / "settings").exists()
+
+
+async def test_the_settings_of_a_container_stay_as_they_are_when_its_card_fails(world):
+    """Its Event is what tells a pod of it."""
+    used = UsedDevice("mlx5_1", 1, "net1", gid_index=5)
+    held = (VKE, "0000:82:00.0-0")
+    async with world.serving(world.dependencies(late=True)):
+        world.shim = "/bin/shim"
+        await admitted(world, ASKS)
+        sandbox = Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
+        await world.binder.attach(sandbox, {held: Edits(used=(used,))})
+        before = settings(world)
+        world.change(CARDS[0], hard_card(1, PortState.DOWN), *CARDS[2:])
+        await until(lambda: len(world.events_of("RDMACardUnhealthy")) == 2)
+        await world.again(2)
+        assert "nccl.conf" in {path.name for path in before}
+        assert settings(world) == before
+
+
+def settings(world):
+    """The files that containers see, with when they were written."""
+    every = (world.folder / "settings").rglob("*")
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in every if path.is_file()}
 
 
 async def test_a_container_is_told_where_its_device_sits_if_it_asks(world):

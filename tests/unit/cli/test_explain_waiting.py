@@ -275,3 +275,26 @@ def test_the_pods_of_a_workload_are_those_of_its_whole_selector():
 def test_kinds_have_the_words_of_kubectl(word, kind):
     assert kinds()[word.lower()].kind == (kind or "LeaderWorkerSet")
     assert not {"", "node", "pod"} & kinds().keys()
+
+
+@pytest.mark.parametrize(
+    ("reason", "note", "fix"),
+    [
+        ("PreflightFailed", "Not well: 2 of 8 pairs; node-2 mlx5_0: …", "get bandwidthchecks"),
+        (
+            "PreflightWaiting",
+            "Preflight waits: 7 of 8 pods can measure; 1 is not there.",
+            "get pods",
+        ),
+    ],
+)
+def test_a_gang_that_does_not_start_is_told_by_the_event_of_its_preflight(reason, note, fix):
+    """And not by the kubelet's, that its container is held back."""
+    server = kit.server()
+    waiting(server)
+    put_event(server, reason, note, second=1)
+    put_event(server, "BackOff", "Back-off restarting failed container", second=2)
+    shown, code = lines(server, "pod/waits")
+    assert f"Why {reason}: {note}" in " ".join(" ".join(shown).split())
+    assert fix in " ".join(" ".join(shown).split())
+    assert code == 1

@@ -383,3 +383,21 @@ def test_a_network_that_is_no_configuration_is_shown_without_addresses(world):
         "resource": "",
         "freeAddresses": "",
     }
+
+
+def test_a_preflight_is_offered_where_the_controller_lets_gangs_measure(world):
+    """With the command for the lines that old releases of Kubernetes need, and an image."""
+
+    def controller(*words):
+        spec = {"containers": [{"image": "kube-rdma:1", "args": ["controller", *words]}]}
+        document = {"metadata": meta("controller", "kr"), "spec": {"template": {"spec": spec}}}
+        world.server.put(DEPLOYMENTS, document)
+
+    world.agent()
+    controller()
+    assert world.document()["preflight"] == []
+    assert "preflight" not in world.run().stdout
+    controller("--preflight")
+    (said,) = world.document()["preflight"]
+    assert said.endswith("kube-rdma preflight lines --image kube-rdma:1")
+    assert "kube-rdma.io/preflight: ring" in " ".join(world.run().stdout.split())

@@ -16,6 +16,7 @@ from kube_rdma.cli.status import status
 from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.lib.schema import structural
 from kube_rdma.model.card import CardId
+from kube_rdma.model.preflight import REQUEST
 from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool
 from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY
 from kube_rdma.operator.documents.nic_cluster_policy import NicClusterPolicyObject
@@ -328,6 +329,16 @@ def test_each_namespace_with_agents_needs_a_policy_that_holds_them(world, bound,
     for name in bound:
         world.server.put(objects.BINDING, {"metadata": meta(name)})
     assert set(world.codes()) == codes
+
+
+def test_a_preflight_without_its_policy_is_told(world):
+    """A waiting pod asks; the policy of a release with a name of its own counts."""
+    asks = {REQUEST: "ring"}
+    document = {"metadata": meta("a", "team", annotations=asks), "status": {"phase": "Pending"}}
+    world.server.put(POD, document)
+    assert world.codes()["PreflightPolicyMissing"]["advice"]
+    world.server.put(objects.BINDING, {"metadata": meta(f"rdma-a.{objects.MEASURED}")})
+    assert world.codes() == {}
 
 
 def test_without_an_api_server_nobody_can_tell():

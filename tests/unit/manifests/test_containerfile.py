@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 from kube_rdma_lab.build import product
-from kube_rdma_lab.build.root import TREE
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "Containerfile").read_text().replace("\\\n", " ")
@@ -59,12 +58,9 @@ def test_the_licences_lie_where_the_tested_image_has_them():
     assert all(path.is_file() for path in product.LICENCES)
 
 
-def test_the_image_for_verify_has_what_its_scripts_run():
-    """The lab's image, in which tests run perftest, has the same packages of the same Debian."""
-    text = (ROOT / "Containerfile.perftest").read_text().replace("\\\n", " ")
-    (image,) = re.findall(r"^FROM debian:(\w+)-slim$", text, re.MULTILINE)
-    (packages,) = re.findall(r"--no-install-recommends ([^&]*) &&", text)
-    assert image == TREE.suite
-    assert "perftest" in packages.split()
-    assert set(packages.split()) <= set(TREE.packages)
-    assert "COPY" not in text
+def test_the_image_has_what_verify_and_a_preflight_run():
+    """The same Debian packages as the tested image, of the same release."""
+    images = re.findall(r"^FROM (?:--\S+ )?python:\S+-slim-(\w+)", TEXT, re.MULTILINE)
+    (packages,) = re.findall(r"--no-install-recommends ([^&]*) &&", TEXT)
+    assert set(images) == {product.TREE.suite}
+    assert tuple(packages.split()) == product.MEASURING

@@ -12,6 +12,7 @@ from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.model.kubernetes import moment
+from kube_rdma.model.preflight import RESULT
 from kube_rdma.model.verify import PROBE_SECONDS
 from kube_rdma.verify.bandwidth_checks import BandwidthChecks, CheckTiming
 from kube_rdma.verify.cluster import BANDWIDTH_CHECK
@@ -113,6 +114,15 @@ async def test_running_pods_are_measured_once(world):
     async with world.running():  # another controller leads
         await until(lambda: world.line.watching)
     assert len(world.pods.measured) == 1
+
+
+async def test_the_result_of_a_gang_is_left_as_it_is(world):
+    """Its pods have measured; a selector beside the label changes nothing."""
+    meta = {"name": "preflight-train-1", "namespace": "train", "labels": {RESULT: "1"}}
+    world.server.put(BANDWIDTH_CHECK, {"metadata": meta, "spec": {"preflight": "Job/train"}})
+    world.check(**SELECTED)
+    await world.run_until()
+    assert world.status("preflight-train-1") == {}
 
 
 async def test_copies_are_the_check_s_own_and_go(world):

@@ -30,6 +30,7 @@ from kube_rdma.model.admission import (
 )
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools import Mode, PoolSpec
+from kube_rdma.model.preflight import AWAITS, MEASURES, REQUEST
 
 # Rules about shares or networks that are void, although each is written right.
 
@@ -171,6 +172,19 @@ def little_memory(review: PodReview) -> Iterator[Finding]:
             remedy = f"Mount an emptyDir with medium: Memory at {SHM}"
             path = (*container.path, "volumeMounts")
             yield Finding.of("little-memory", path, problem, remedy, Severity.ADVICE)
+
+
+def unmeasured(review: PodReview) -> Iterator[Finding]:
+    """Advise the lines of a preflight to a pod that asks for one, for old releases of Kubernetes.
+
+    attach/rules/requests refuses a pod that runs without them.
+    """
+    is_asking = REQUEST in dict(review.pod.annotations)
+    if is_asking and review.pod.init_containers != (MEASURES, AWAITS):
+        problem = f"its init containers {MEASURES} and {AWAITS} are added from Kubernetes 1.36 on"
+        remedy = "Before 1.36 write into it what kube-rdma preflight lines --image IMAGE prints"
+        path = ("metadata", "annotations", REQUEST)
+        yield Finding.of("preflight", path, problem, remedy, Severity.ADVICE)
 
 
 def misplaced(
@@ -339,4 +353,5 @@ OF_ANY_POD: tuple[Rule, ...] = (
     near_misses.unknown_resource,
     near_misses.unknown_network,
     near_misses.unread_annotation,
+    unmeasured,
 )

@@ -24,6 +24,7 @@ from kube_rdma.model.device import wrong_guid
 from kube_rdma.model.ipam import Address
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.pools import Bind
+from kube_rdma.model.preflight import AWAITS, MEASURES, REQUEST
 
 OfInterface = TypeVar("OfInterface", attachment.Plan, attachment.AttachedInterface)
 
@@ -80,6 +81,18 @@ def refuse_host_network(
             "network, where it sees every card of the node anyway",
             remedy=f"Remove hostNetwork: true, or the annotation {annotation}",
             where=f"pod {pod.namespace}/{pod.name}",
+        )
+
+
+def refuse_unmeasured(pod: PodState) -> None:
+    """Raise Refused for a pod that asks for a preflight and has no init containers for it."""
+    if REQUEST in dict(pod.annotations) and pod.init_containers != (MEASURES, AWAITS):
+        raise Refused(
+            f"its first init containers are not {MEASURES} and {AWAITS}, so it would start "
+            "without having measured",
+            remedy="From Kubernetes 1.36 on, have the administrator set controller.preflight=true; "
+            "before, write into its template what kube-rdma preflight lines prints",
+            where=f"pod {pod.namespace}/{pod.name}: {REQUEST}",
         )
 
 

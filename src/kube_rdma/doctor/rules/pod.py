@@ -85,10 +85,11 @@ def _documents(seen: doctor.Observation) -> Iterator[Finding]:
     this beforehand.
     """
     inside = part_of(seen, "pod.containers.variables")
-    elsewhere = {"device-volume", "inert-lock", *(() if inside is None else ("variables",))}
+    elsewhere = {"device-volume", "inert-lock", "preflight"}
+    elsewhere |= set() if inside is None else {"variables"}
     for finding in _pod(seen).findings or ():
         if finding.code in elsewhere:
-            continue  # KR416, KR431, KR420 and KR421 see what became of it
+            continue  # KR416, KR431, KR420, KR421 and KR490 see what became of it
         cause = f"Requests and annotations contradict each other (rule {finding.code})"
         yield replace(finding, cause=cause)
 

@@ -34,6 +34,9 @@ _MAY_BE_RDMA = {
     "have the kubelet's topologyManagerPolicy set to best-effort, or a pool without topology",
     f"device ?class {_NAME} (?:does not exist|not found)": "Name a class of kubectl get "
     "deviceclasses in place of {0}",
+    "^PreflightFailed": "Have the suspect that the Event names looked at; all pairs are in "
+    "kubectl -n {ns} get bandwidthchecks -o yaml",
+    "^PreflightWaiting": "Look at the pods that are missing: kubectl -n {ns} get pods",
     rf"resourceclaimtemplate\S* {_NAME} not found": "Apply {0}; if it is refused, adminAccess "
     'needs the label resource.kubernetes.io/admin-access: "true" on namespace {ns}',
 }

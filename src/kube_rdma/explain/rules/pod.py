@@ -27,10 +27,12 @@ from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import Network, NetworkKind
 from kube_rdma.model.finding import Finding, Severity, Stage
 from kube_rdma.model.pools import Bind, Pool, Serving
+from kube_rdma.model.preflight import PLAN, VERDICT
 from kube_rdma.pools.rules.modes import terms
 
 _OWN = "kube-rdma.io/"
-_STATUS = "kube-rdma.io/network-status"  # written by the agent, not asked by the pod
+# Written by agent and controller, not asked by the pod.
+_WRITTEN = ("kube-rdma.io/network-status", PLAN, VERDICT)
 _STARTS = "KR490"  # the doctor's code of a pod that does not run
 _KINDS = {
     NetworkKind.CARD: "made as the mode of its card says",
@@ -63,7 +65,7 @@ def explain(evidence: model.PodEvidence) -> model.Explanation:
         annotations=tuple(
             f"{key}: {value}"
             for key, value in template.annotations
-            if key.startswith(_OWN) and key != _STATUS
+            if key.startswith(_OWN) and key not in _WRITTEN
         ),
         shares=tuple(_shares(evidence, plan)),
         plans=steps,
@@ -79,6 +81,7 @@ def explain(evidence: model.PodEvidence) -> model.Explanation:
         claims=tuple(explained_claims(evidence)),
         pinned=tuple(inside.pinned(evidence)),
         names=evidence.names,
+        preflight=evidence.preflight,
     )
 
 

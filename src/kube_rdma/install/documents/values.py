@@ -383,6 +383,11 @@ class InstalledController(Typed):
     controller then watches Services, and may write EndpointSlices of all namespaces. See
     docs/pods.md.
     """
+    preflight: bool = False
+    """
+    preflight is whether gangs of pods can measure their rails before they start. The controller
+    then may write two annotations of pods, and reads the sizes of jobs. See docs/verify.md.
+    """
     extra_args: Many[str] = ()
     """
     extraArgs lists further options of kube-rdma controller, which stand behind those of the chart.

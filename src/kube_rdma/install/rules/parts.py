@@ -20,6 +20,7 @@ PARTS = (
     "namespace",
     "definitions",
     "admission",
+    "preflight",
     "rights",
     "pools",
     "networks",

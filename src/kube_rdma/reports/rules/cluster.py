@@ -552,6 +552,19 @@ def _advice(facts: model.ClusterFacts) -> Iterator[Finding]:
             "On Kubernetes 1.31 or newer: kubectl apply -f config/admission",
             Severity.ADVICE,
         )
+    asking = [f"{w.title} has --preflight" for w in facts.workloads or () if has_preflight(w)]
+    asking += [f"{pod.title} asks for a preflight" for pod in facts.waiting or () if pod.preflight]
+    no_kind = "ValidatingAdmissionPolicyBinding" in facts.missing
+    if asking and (no_kind or facts.measured is False):
+        problem = f"{listed(asking)}, and no policy adds it to pods: agents refuse those that ask, "
+        problem += "except pods with hostNetwork, which start unmeasured"
+        remedy = "On Kubernetes 1.30 or newer install again with controller.preflight=true"
+        yield Finding.of("PreflightPolicyMissing", "", problem, remedy, Severity.ADVICE)
+
+
+def has_preflight(workload: model.Workload) -> bool:
+    """Decide whether a workload is a controller that lets gangs measure before they start."""
+    return workload.role is model.ProgramRole.CONTROLLER and says(workload.words, "--preflight")
 
 
 # Recognizes kube-rdma's programs by what their containers run, for a DaemonSet may have the name of

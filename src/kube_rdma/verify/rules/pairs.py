@@ -82,14 +82,15 @@ def planned(pairing: Pairing, pods: Sequence[PairedPod], *, both_ways: bool) -> 
 
 
 def apart(wanted: Turn) -> list[Turn]:
-    """Spread the pairs of a turn over several turns, so that no device is in one twice.
+    """Spread the pairs of a turn over several turns, so that no card is in one twice.
 
-    A pod may have one device on two rails, by two networks on one card.
+    A pod may have one device on two rails, by two networks on one card, and pods of one node may
+    have the same device, or functions of one card.
     """
     plan: list[Turn] = []
     busy: list[set[tuple[str, str]]] = []
     for client, server, rail in wanted:
-        ends = {(pod.title, pod.by_rail[rail].name) for pod in (client, server)}
+        ends = {pod.card(rail) for pod in (client, server)}
         free = next((place for place, taken in enumerate(busy) if not taken & ends), len(plan))
         if free == len(plan):
             plan.append([])

@@ -23,6 +23,7 @@ from kube_rdma.model.attach.attachment import InterfaceAddress
 from kube_rdma.model.finding import Severity
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.pools import Bind, Mode, PoolSpec
+from kube_rdma.model.preflight import AWAITS, MEASURES, REQUEST
 from tests.kit.admission import VKE, asking, blocks, container, networks, template
 
 LABEL = "vke.node.rdma.mode"
@@ -393,6 +394,26 @@ def test_an_annotation_above_the_template_reaches_no_pod():
     nearly = AnnotationAbove("k8s.volcengine.com/pod-network", "Job", place)
     assert POD_NETWORKS in next(iter(misplaced([nearly], [bare]))).remedy
     assert not list(misplaced([AnnotationAbove("example.com/a", "Job", place)], [bare]))
+
+
+@pytest.mark.parametrize(
+    ("inits", "told"),
+    [
+        ([], True),
+        ([AWAITS, MEASURES], True),
+        (["fetch", MEASURES, AWAITS], True),
+        ([MEASURES, AWAITS, "fetch"], False),
+    ],
+)
+def test_a_pod_that_asks_for_a_preflight_is_told_how_to_write_it(inits, told):
+    """As a note: from Kubernetes 1.36 on nobody has to. A pod that does not ask is told nothing."""
+    spec = {"initContainers": [{"name": name} for name in inits]}
+    found = findings(template(container(), annotations={REQUEST: "ring"}, **spec))
+    assert [(one.code, one.severity) for one in found] == [("preflight", Severity.ADVICE)] * told
+    assert all("kube-rdma preflight lines --image IMAGE" in one.remedy for one in found)
+    assert findings(template(container(), **spec)) == ()
+    main = [container() | {"name": name} for name in (MEASURES, AWAITS)]
+    assert findings(template(*main, annotations={REQUEST: "ring"}))
 
 
 # What a template has or lacks beside its shares.

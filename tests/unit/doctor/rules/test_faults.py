@@ -396,7 +396,7 @@ def test_from_elsewhere_networks_are_counted_against_shares(count, networks, lay
 
 def test_what_containers_show_is_not_told_by_the_document_once_more():
     """KR401 has a variable of the document only where nobody saw those of the container."""
-    rules = ("variables", "inert-lock", "device-volume", "little-memory")
+    rules = ("variables", "inert-lock", "device-volume", "preflight", "little-memory")
     said = tuple(Finding.of(rule, ("spec",), rule, "Do", Severity.ADVICE) for rule in rules)
 
     def documents(**facts):

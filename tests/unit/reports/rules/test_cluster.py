@@ -251,6 +251,11 @@ ADVICE = {
     "UpdateUnderWay": replace(WELL, workloads=(replace(AGENTS, updated=1), CONTROLLER)),
     "ReportsNotInstalled": replace(WELL, reports=None, missing=("NodeReport",)),
     "AdmissionPolicyMissing": replace(WELL, guarded=False),
+    "PreflightPolicyMissing": replace(
+        WELL,
+        measured=False,
+        workloads=(AGENTS, replace(CONTROLLER, words=("controller", "--preflight"))),
+    ),
     "PolicyOfAnotherOperator": replace(
         WELL, policies=(PolicyState("policy", "ready", "", ours=False),)
     ),
@@ -277,6 +282,28 @@ def test_a_policy_that_nobody_understands_is_a_problem(reason):
     (problem,) = findings(replace(WELL, node_policies=(policy,)))
     assert (problem.code, problem.problem) == ("PolicyRefused", "spec.pools[0].mode: no")
     assert problem.is_error
+
+
+MEASURING = replace(CONTROLLER, words=("kube-rdma", "controller", "--preflight"))
+
+
+@pytest.mark.parametrize(
+    ("more", "subject"),
+    [
+        ({"waiting": (replace(HUNGRY, resources=(), preflight=True),)}, "default/train asks for"),
+        ({"workloads": (AGENTS, MEASURING)}, "kr/controller has --preflight"),
+    ],
+)
+def test_where_nothing_makes_pods_measure_it_is_told_if_any_asks(more, subject):
+    """Also before Kubernetes 1.30, which has no such policies; not where it was not looked at."""
+    asks = replace(WELL, **more)
+    absent = {"measured": None, "missing": ("ValidatingAdmissionPolicyBinding",)}
+    for facts in (replace(asks, measured=False), replace(asks, **absent)):
+        (advice,) = findings(facts)
+        assert advice.problem.startswith(subject)
+        assert "controller.preflight=true" in advice.remedy
+    for facts in (replace(asks, measured=True), asks, replace(WELL, measured=False)):
+        assert findings(facts) == ()
 
 
 def test_a_policy_that_a_higher_one_overrules_is_well():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,13 +18,14 @@ from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Owner, Stored
 from kube_rdma.adapters.cluster.kinds.node import units
 from kube_rdma.model.attach.attachment import RESTART
 from kube_rdma.model.kubernetes import MIRROR, OVER, PodState, Toleration
+from kube_rdma.model.preflight import REQUEST
 
 READ = frozenset(
     (
         *("k8s.v1.cni.cncf.io/networks", "k8s.v1.cni.cncf.io/network-status"),
         *("k8s.volcengine.com/pod-networks", "k8s.volcengine.com/pod-networks-definition"),
         *("k8s.volcengine.com/network-status", "v1.multus-cni.io/default-network"),
-        *("kube-rdma.io/network-status", "kube-rdma.io/settings", RESTART, MIRROR),
+        *("kube-rdma.io/network-status", "kube-rdma.io/settings", RESTART, MIRROR, REQUEST),
     )
 )
 """The annotations of pods that POD decodes; a pod may have 256 KiB of others."""
@@ -39,11 +40,16 @@ PULL_FAULTS = {word: word for word in _FINAL} | dict.fromkeys(_TRIES.split(", ")
 """Names for reasons why a container waits for its image; ErrImagePull and back-off share one."""
 
 
+class _Named(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of a Pod's spec that the kind POD reads."""
 
     node_name: str = ""
     host_network: bool = False
+    init_containers: tuple[_Named, ...] = ()
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -64,10 +70,9 @@ class ContainerResources(msgspec.Struct, frozen=True):
     requests: dict[str, str | int] = {}
 
 
-class Container(msgspec.Struct, frozen=True, rename="camel"):
+class Container(_Named, frozen=True, rename="camel"):
     """The fields of a container that kube-rdma reads, in a pod or a template."""
 
-    name: str = ""
     image: str = ""
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
@@ -153,6 +158,7 @@ _SPEC = ObjectCodec.of(FullPodSpec, writes=False)
 _STATUS = ObjectCodec.of(FullPodStatus, writes=False)
 FULL_POD = ObjectKind("", "v1", "Pod", "pods", namespaced=True, spec=_SPEC, status=_STATUS)
 FullPod: TypeAlias = Stored[FullPodSpec, FullPodStatus]
+Status = TypeVar("Status", bound=PodStatus)
 
 
 def status_of(pod: FullPod) -> FullPodStatus:
@@ -182,7 +188,7 @@ def _limits(container: Container) -> Counter[str]:
     return Counter({name: units(str(count)) for name, count in limits.items() if "/" in name})
 
 
-def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:
+def pod_state(pod: Stored[PodSpec, Status]) -> PodState:
     """Return the model value of a Pod object."""
     return PodState(
         namespace=pod.namespace,
@@ -196,10 +202,11 @@ def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:
         deleting=pod.deleting,
         owner=next((_owner(pod, owner) for owner in pod.owners if owner.controller), ""),
         created=pod.created,
+        init_containers=tuple(one.name for one in pod.spec.init_containers[:2]),
     )
 
 
-def _owner(pod: Stored[PodSpec, PodStatus], owner: Owner) -> str:
+def _owner(pod: Stored[PodSpec, Status], owner: Owner) -> str:
     """Return kind and name of a pod's owner; a ReplicaSet has the name of its Deployment."""
     generation = f"-{pod.label('pod-template-hash')}"
     name = owner.name.removesuffix(generation) if owner.kind == "ReplicaSet" else owner.name
