@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from kube_rdma.cli.options import (
     HEALTH_ADDRESS,
     METRICS_ADDRESS,
     ClusterOptions,
+    F,
     choice_option,
     listen_address,
     log_options,
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
     from kube_rdma.model.install import Values
 
 LEASE = "kube-rdma-controller"  # of the copy that works
+
+
+def feature(name: str, text: str) -> Callable[[F], F]:
+    """Return the option that adds a part to the controller; `text` is its help."""
+    return click.option(f"--{name}", "features", flag_value=name, multiple=True, help=text)
 
 
 @click.command()
@@ -60,21 +67,20 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     help="Value fullnameOverride of the installation, by which the Lease is named. Default: the "
     "name of an installation without it.",
 )
-@click.option(
-    "--names",
-    "features",
-    flag_value="names",
-    multiple=True,
-    help="Publish the RDMA addresses of pods under the names of Services that ask for it by the "
+@feature(
+    "names",
+    "Publish the RDMA addresses of pods under the names of Services that ask for it by the "
     "annotation kube-rdma.io/pods. Needs the right to write EndpointSlices.",
 )
-@click.option(
-    "--preflight",
-    "features",
-    flag_value="preflight",
-    multiple=True,
-    help="Let gangs of pods measure before they start, which the annotation kube-rdma.io/preflight "
+@feature(
+    "preflight",
+    "Let gangs of pods measure before they start, which the annotation kube-rdma.io/preflight "
     "asks for. Needs the right to patch pods.",
+)
+@feature(
+    "queue",
+    "Answer AdmissionChecks of Kueue with the controllerName kube-rdma.io/rails. Needs the "
+    "right to patch the status of Workloads and AdmissionChecks.",
 )
 @HEALTH_ADDRESS
 @METRICS_ADDRESS
@@ -97,7 +103,8 @@ def controller(
     of NodePolicies. It evicts pods without their networks, or with outdated device nodes, when an
     agent asks for it. It runs the BandwidthChecks of namespaces that allow it. With --node-labels
     it labels nodes by the switches that they are plugged into. With --names it publishes RDMA
-    addresses of pods. With --preflight it lets gangs of pods measure before they start.
+    addresses of pods. With --preflight it lets gangs of pods measure before they start. With
+    --queue it tells Kueue whether the rails of a job's nodes are well.
 
     When several copies run, the one that holds the Lease kube-rdma-controller works. With
     --fullname=NAME the Lease is NAME-controller. A controller runs until SIGTERM or SIGINT.

@@ -3,7 +3,7 @@
     every copy          events, metrics, health
     the copy that leads garbage collection of addresses, reports of pools, evictions, status of
                         policies, bandwidth checks, the end of a former webhook, labels of leaves,
-                        names of addresses, preflight, the operator
+                        names of addresses, preflight, admission checks of Kueue, the operator
 
 The command `kube-rdma controller` runs them. A part that fails is begun anew, one of the leader as
 a fresh object, while the others go on. The parts of the leader are cancelled when the lead is lost,
@@ -33,6 +33,7 @@ from kube_rdma.model.ipam import Usage
 from kube_rdma.names.publisher import NamesPublisher
 from kube_rdma.operator.reconcile import Operator, OperatorPlace
 from kube_rdma.preflight.rounds import PreflightRounds
+from kube_rdma.queue.rails import RailsChecks
 from kube_rdma.reports.policies import PolicyStatuses
 from kube_rdma.verify.bandwidth_checks import BandwidthChecks
 
@@ -52,7 +53,7 @@ class ControllerOptions(Frozen):
     fullname: str = ""  # with which the release's names begin, where that is not kube-rdma
     health: tuple[str | None, int] | None = None  # of /livez and /readyz; None: not served
     node_labels: str = "leave"  # as the value controller.nodeLabels
-    features: frozenset[str] = frozenset()  # names, preflight: parts that are off by default
+    features: frozenset[str] = frozenset()  # names, preflight, queue: parts that are off by default
 
 
 def always(
@@ -92,6 +93,8 @@ def leading(
         parts["names of addresses"] = lambda: NamesPublisher(cluster, events).run()
     if "preflight" in options.features:
         parts["preflight"] = lambda: PreflightRounds(cluster, events).run()
+    if "queue" in options.features:
+        parts["admission checks"] = lambda: RailsChecks(cluster, events, namespace).run()
     return parts
 
 

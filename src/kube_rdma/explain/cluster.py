@@ -57,7 +57,7 @@ async def others_on(cluster: Cluster, node: str, but: PodName | None = None) -> 
         own = but is not None and (pod.namespace, pod.name) == (but.namespace, but.name)
         if own or status_of(pod).is_over:
             continue
-        held.update(extended_requests(pod))
+        held.update(extended_requests(pod.spec))
         status = network_status.own_attached(pod.annotation(network_status.OWN_ANNOTATION) or "")
         cards += (one.card for one in status if one.card)
     return OtherPods(tuple(sorted(held.items())), tuple(cards))

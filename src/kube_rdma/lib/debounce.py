@@ -52,6 +52,11 @@ class Debounce:
             self._timer.cancel()
         self._timer = loop.call_at(min(now + self._quiet, self._deadline), self._end)
 
+    def compare(self, old: object, new: object) -> None:
+        """Note an event if a value differs from the one before."""
+        if old != new:
+            self.touch()
+
     async def wait(self, seconds: float | None = None) -> bool:
         """Wait for the end of a burst, at most `seconds` (None: without limit).
 

@@ -235,6 +235,12 @@ class NodeReport(kubernetes.SparsePart):
     minutes, also without a change. Left out: an agent of an older release wrote it.
     """
 
+    def age(self, now: datetime) -> float | None:
+        """Return the seconds since the report was renewed; None if that is not known."""
+        with suppress(ValueError, TypeError):  # what is no time, or one without a zone
+            return (now - datetime.fromisoformat(self.renew_time)).total_seconds()
+        return None
+
     @property
     def pooled(self) -> tuple[ReportedCard, ...]:
         """Return the cards that are in pools, or were until they were gone."""
@@ -478,10 +484,7 @@ class ClusterFacts(Frozen, dict=True):
 
     def age(self, report: NodeReport) -> float | None:
         """Return the seconds since a report was renewed; None if that is not known."""
-        with suppress(ValueError, TypeError):  # what is no time, or one without a zone
-            renewed = datetime.fromisoformat(report.renew_time)
-            return (self.read_at - renewed).total_seconds() if self.read_at else None
-        return None
+        return report.age(self.read_at) if self.read_at else None
 
     @cached_property
     def agents(self) -> Mapping[str, tuple[ProgramPod, ...]]:

@@ -50,20 +50,19 @@ class NamesPublisher:
     def __init__(self, cluster: Cluster, events: Events, changes: Debounce | None = None) -> None:
         self._cluster, self._events = cluster, events
         self._changes = changes or Debounce()
-        own, heard = Where(labels=objects.OWN_SLICES), self._changes.touch
-        self._services = Mirror(objects.SERVICE, objects.naming_service, self._changed, heard=heard)
-        self._slices = Mirror(
-            objects.ENDPOINT_SLICE, objects.with_lists, self._changed, own, heard=heard
-        )
+        own, changed = Where(labels=objects.OWN_SLICES), self._changes.compare
+        heard = self._changes.touch
+        self._services = Mirror(objects.SERVICE, objects.naming_service, changed, heard=heard)
+        self._slices = Mirror(objects.ENDPOINT_SLICE, objects.with_lists, changed, own, heard=heard)
         self._pods = Mirror(
             objects.ADDRESSED_POD, objects.addressed_pod, self._pod_changed, heard=heard
         )
-        self._cards = Mirror(NODE_REPORT, objects.node_cards, self._changed, heard=heard)
-        self._nodes = Mirror(NODE, objects.node_addresses, self._changed, heard=heard)
-        self._pools = Mirror(IP_POOL, pool_of, self._changed, heard=heard)
-        self._blocks = Mirror(IP_BLOCK, stored_block, self._changed, heard=heard)
+        self._cards = Mirror(NODE_REPORT, objects.node_cards, changed, heard=heard)
+        self._nodes = Mirror(NODE, objects.node_addresses, changed, heard=heard)
+        self._pools = Mirror(IP_POOL, pool_of, changed, heard=heard)
+        self._blocks = Mirror(IP_BLOCK, stored_block, changed, heard=heard)
         self._claims = Mirror(
-            objects.ADDRESSED_CLAIM, objects.claim_addresses, self._changed, optional=True
+            objects.ADDRESSED_CLAIM, objects.claim_addresses, changed, optional=True
         )
         self._networks = Mirror(DEFINITION, lambda stored: stored.name, optional=True)
         on_nodes = (self._pods, self._cards, self._nodes)
@@ -225,8 +224,4 @@ class NamesPublisher:
         pods = [pod for pod in (old, new) if pod]
         ips = {each for pod in pods for each in pod.ips}
         if any(pod.interfaces for pod in pods) or not ips.isdisjoint(self._holders):
-            self._changed(old, new)
-
-    def _changed(self, old: object, new: object) -> None:
-        if old != new:
-            self._changes.touch()
+            self._changes.compare(old, new)

@@ -158,7 +158,7 @@ async def pods(cluster: Cluster, namespace: str = "") -> tuple[resources.HeldSha
         resources.HeldShares(pod.namespace, pod.spec.node_name, resource, count)
         for pod in stored
         if not status_of(pod).is_over
-        for resource, count in extended_requests(pod).items()
+        for resource, count in extended_requests(pod.spec).items()
     )
 
 

@@ -1,4 +1,4 @@
 """Measures RDMA by perftest between pods, pair by pair, and names what is slow.
 
-controller and cli may import it.
+queue, controller and cli may import it.
 """

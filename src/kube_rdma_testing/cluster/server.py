@@ -7,6 +7,7 @@ transport of one client: one node can be cut off while another works.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -452,7 +453,8 @@ class ClientLine:
             if watch.broken:
                 raise Unavailable(f"The API server broke off to {request}.")
             latest = store.revision  # above all of a history that a restore has emptied
-            for change in [each for each in store.history if each.revision > revision]:
+            newer = bisect_right(store.history, revision, key=lambda each: each.revision)
+            for change in store.history[newer:]:
                 if line := _line(request, resource, change):
                     yield line
             revision = max(revision, latest)

@@ -20,6 +20,7 @@ _OF_GANGS = (
 )
 _TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 _LEASES = "leases.coordination.k8s.io"
+_KUEUE = "kueue.x-k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 _FORMER_WEBHOOK = "to delete the webhook of an earlier version"
 _OF_NETWORKS = "`kube-rdma explain`, `resources`, `status`: networks of pods"
@@ -80,7 +81,12 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         "services": "with `controller.names`: which Services ask for names of RDMA addresses",
         _ENDPOINTS: "with `controller.names`: names and their RDMA addresses",
         _CLAIMS: "with `controller.names`: addresses that claims gave to pods",
-        NETWORKS: "with `controller.names`: whether there is a network that a Service names",
+        NETWORKS: "with `controller.names` or `queue`: networks that Services or jobs name",
+        f"admissionchecks.{_KUEUE}": "with `controller.queue`: checks",
+        f"admissionchecks/status.{_KUEUE}": "with `controller.queue`: conditions",
+        f"workloads.{_KUEUE}": "with `controller.queue`: jobs that wait",
+        f"workloads/status.{_KUEUE}": "with `controller.queue`: answers",
+        f"resourceflavors.{_KUEUE}": "with `controller.queue`: nodes for jobs",
         **dict.fromkeys(_OF_GANGS, "sizes of gangs, with `controller.preflight`"),
         f"validatingwebhookconfigurations.{_ADMISSION}": _FORMER_WEBHOOK,
         f"mutatingwebhookconfigurations.{_ADMISSION}": _FORMER_WEBHOOK,

@@ -31,9 +31,8 @@ from tests.unit.agent.world import until
 
 def parts(cluster):
     """All that a controller has: those of every copy, and those of the one that leads."""
-    options = ControllerOptions(
-        "kube-rdma", policies=True, node_labels="write", features=frozenset({"names", "preflight"})
-    )
+    features = frozenset({"names", "preflight", "queue"})
+    options = ControllerOptions("kube-rdma", policies=True, node_labels="write", features=features)
     events = Events(cluster, "controller")
     exporter = ControllerExporter("127.0.0.1", 0, lambda: True)
     lead = Leadership(ElectionLease(cluster, "lease", "default"), "me")
@@ -93,7 +92,7 @@ def test_a_controller_has_these_parts():
     always = {"events", "metrics", "health"}
     leading = {"addresses of gone nodes", "pool reports", "evictions", "policy status"}
     chosen = {"bandwidth checks", "former webhook", "labels of leaves", "operator"}
-    chosen |= {"names of addresses", "preflight"}
+    chosen |= {"names of addresses", "preflight", "admission checks"}
     assert set(NAMES) == always | leading | chosen
 
 

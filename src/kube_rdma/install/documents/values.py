@@ -388,6 +388,12 @@ class InstalledController(Typed):
     preflight is whether gangs of pods can measure their rails before they start. The controller
     then may write two annotations of pods, and reads the sizes of jobs. See docs/verify.md.
     """
+    queue: bool = False
+    """
+    queue is whether the controller answers AdmissionChecks of Kueue with the controllerName
+    kube-rdma.io/rails. It may then write the status of Workloads in all namespaces. See
+    docs/nodes.md.
+    """
     extra_args: Many[str] = ()
     """
     extraArgs lists further options of kube-rdma controller, which stand behind those of the chart.

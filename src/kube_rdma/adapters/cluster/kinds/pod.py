@@ -166,7 +166,7 @@ def status_of(pod: FullPod) -> FullPodStatus:
     return pod.status or FullPodStatus()
 
 
-def extended_requests(pod: FullPod) -> Counter[str]:
+def extended_requests(spec: FullPodSpec) -> Counter[str]:
     """Return how many of each extended resource a pod requests, as Kubernetes counts them.
 
     Sidecars run beside the containers, and beside the init containers after them. Kubernetes counts
@@ -174,12 +174,12 @@ def extended_requests(pod: FullPod) -> Counter[str]:
     """
     sidecars: Counter[str] = Counter()
     most: Counter[str] = Counter()
-    for container in pod.spec.init_containers:
+    for container in spec.init_containers:
         if container.restart_policy == "Always":
             sidecars += _limits(container)
         else:
             most |= sidecars + _limits(container)
-    return most | sum(map(_limits, pod.spec.containers), sidecars)
+    return most | sum(map(_limits, spec.containers), sidecars)
 
 
 def _limits(container: Container) -> Counter[str]:
@@ -218,8 +218,15 @@ def _owner(pod: Stored[PodSpec, Status], owner: Owner) -> str:
 Json = dict[str, Any]
 
 
-class _Template(msgspec.Struct, frozen=True):
+class _Metadata(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] = {}
+
+
+class WorkloadTemplate(msgspec.Struct, frozen=True):
+    """The fields that kube-rdma reads in the template of a workload's pods."""
+
     spec: FullPodSpec = FullPodSpec()
+    metadata: _Metadata = _Metadata()
 
 
 class _Selector(msgspec.Struct, frozen=True, rename="camel"):
@@ -229,7 +236,7 @@ class _Selector(msgspec.Struct, frozen=True, rename="camel"):
 class WorkloadSpec(msgspec.Struct, frozen=True):
     """The fields that kube-rdma reads in the spec of a DaemonSet or a Deployment."""
 
-    template: _Template = _Template()
+    template: WorkloadTemplate = WorkloadTemplate()
     selector: _Selector = _Selector()
     replicas: int = 1
 
