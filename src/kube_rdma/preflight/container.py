@@ -21,7 +21,7 @@ from kube_rdma.preflight import rules
 from kube_rdma.preflight.documents import read_plan, read_verdict
 from kube_rdma.verify.rules.perftest import is_worth_a_try, perftest_words, table
 
-SOFT = 300
+SOFT = 400
 """The messages of 64 KiB for which the bandwidth of a soft device is measured, in place of 5,000.
 
 5,000 is perftest's own number, 328 MB in each direction at once: a card may lose packets in one

@@ -36,7 +36,7 @@ from kube_rdma.verify.rules.pairs import turns_of
 from kube_rdma.verify.rules.pods import lonely
 from kube_rdma.verify.rules.suspects import rate, suspects
 
-SECONDS = 45
+SECONDS = 60
 """The seconds that a client tries to reach its server, and then that perftest may take."""
 
 HEAD_START = 60
@@ -45,7 +45,7 @@ HEAD_START = 60
 SLOT = 12
 """The seconds between the begins of two turns where pods of a gang share a card."""
 
-LONGEST = 2700
+LONGEST = 3600
 """The seconds that the turns of a round may take."""
 
 FIRST_PORT = 18_515  # perftest's own; verify uses the thousand from there on
