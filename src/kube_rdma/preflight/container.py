@@ -154,7 +154,7 @@ async def _server(run: model.Run, rate: float | None, until: float, seconds: flo
     """
     now, failed = asyncio.get_running_loop().time, 0
     while (left := until - now()) > 0 and failed < _TRIES:
-        # Nor does it see a stranger who connects and says nothing: it is begun anew.
+        # perftest waits for ever for a stranger who connected and says nothing: it is begun anew.
         code, _, served = await _perftest(run, rate, left, seconds, seconds / 2)
         if code == 0 or served > seconds / 2:
             return
