@@ -183,7 +183,8 @@ async def _client(run: model.Run, rate: float | None, until: float, seconds: flo
                 text = "Can't produce a report: it prints 0 Gb/s"
         if is_late or not (_UNREACHED in text or (again and is_worth_a_try(text))):
             return rules.Result(why=" ".join(text.split())[-rules.MOST_RESULT :])
-        again = again and _UNREACHED in text
+        if _UNREACHED not in text:  # its server may wait for it in vain, and then be done with it
+            again, until = False, min(until, now() + seconds / 2)
         await asyncio.sleep(_AGAIN)
 
 
