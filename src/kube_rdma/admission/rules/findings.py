@@ -179,8 +179,7 @@ def unmeasured(review: PodReview) -> Iterator[Finding]:
 
     attach/rules/requests refuses a pod that runs without them.
     """
-    is_asking = REQUEST in dict(review.pod.annotations)
-    if is_asking and review.pod.init_containers != (MEASURES, AWAITS):
+    if pod_requests.lacks_preflight(review.pod.annotations, review.pod.init_containers):
         problem = f"its init containers {MEASURES} and {AWAITS} are added from Kubernetes 1.36 on"
         remedy = "Before 1.36 write into it what kube-rdma preflight lines --image IMAGE prints"
         path = ("metadata", "annotations", REQUEST)

@@ -84,9 +84,19 @@ def refuse_host_network(
         )
 
 
+def lacks_preflight(
+    annotations: Iterable[tuple[str, str]], init_containers: tuple[str, ...]
+) -> bool:
+    """Decide whether a pod asks for a preflight and has no init containers for it.
+
+    Of its init containers the first two names are given.
+    """
+    return REQUEST in dict(annotations) and init_containers != (MEASURES, AWAITS)
+
+
 def refuse_unmeasured(pod: PodState) -> None:
-    """Raise Refused for a pod that asks for a preflight and has no init containers for it."""
-    if REQUEST in dict(pod.annotations) and pod.init_containers != (MEASURES, AWAITS):
+    """Raise Refused for a pod that would start without the preflight that it asks for."""
+    if lacks_preflight(pod.annotations, pod.init_containers):
         raise Refused(
             f"its first init containers are not {MEASURES} and {AWAITS}, so it would start "
             "without having measured",
