@@ -20,7 +20,15 @@ from kube_client.errors import Conflict, Lost, NotInstalled
 from kube_client.kinds import ObjectCodec, Owner, Stored, Wanted, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.own import StoredReport
-from kube_rdma.adapters.cluster.kinds.pod import POD, PodSpec, PodStatus, pod_state
+from kube_rdma.adapters.cluster.kinds.pod import (
+    POD,
+    ContainerState,
+    ContainerStatus,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    pod_state,
+)
 from kube_rdma.attach.documents.network_status import OWN_ANNOTATION, own_attached
 from kube_rdma.model import preflight as model
 from kube_rdma.model.card import CardId
@@ -34,38 +42,12 @@ ASKING = Where(labels=model.REQUEST)
 """The pods that ask for a preflight: by the label, so that no other pod has to be read."""
 
 
-class _Running(msgspec.Struct, frozen=True):
-    pass
-
-
-class _Ended(msgspec.Struct, frozen=True, rename="camel"):
-    exit_code: int = 0
-    reason: str = ""
-    message: str = ""
-
-
-class _InitState(msgspec.Struct, frozen=True):
-    running: _Running | None = None
-    terminated: _Ended | None = None
-
-
-class _InitStatus(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    state: _InitState = _InitState()
-
-
-class _Scheduled(msgspec.Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-    message: str = ""
-
-
 class AskingStatus(PodStatus, frozen=True, rename="camel"):
     """The fields of a Pod's status on which a preflight depends."""
 
     pod_ip: str = msgspec.field(default="", name="podIP")
-    conditions: tuple[_Scheduled, ...] = ()
-    init_container_statuses: tuple[_InitStatus, ...] = ()
+    conditions: tuple[PodCondition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 _READ = (model.REQUEST, OWN_ANNOTATION)
@@ -92,7 +74,7 @@ def asking_pod(stored: Stored[PodSpec, AskingStatus]) -> model.PreflightPod | No
         pending=_pending(status),
     )
     named = (one.state for one in status.init_container_statuses if one.name == model.MEASURES)
-    state = next(named, _InitState())
+    state = next(named, ContainerState())
     if (ended := state.terminated) is None:
         return replace(pod, is_measuring=state.running is not None)
     said = plain(ended.message or ended.reason)

@@ -107,12 +107,16 @@ class FullPodSpec(PodSpec, frozen=True, rename="camel"):
         return tuple(dict.fromkeys(name for one in every for name in one.extended))
 
 
-class _Why(msgspec.Struct, frozen=True):
+class _Why(msgspec.Struct, frozen=True, rename="camel"):
     reason: str = ""
     message: str = ""
+    exit_code: int = 0  # of a container that ended
 
 
-class _State(msgspec.Struct, frozen=True):
+class ContainerState(msgspec.Struct, frozen=True):
+    """The one of three states that a container is in."""
+
+    running: _Why | None = None  # since when is not read
     waiting: _Why | None = None
     terminated: _Why | None = None
 
@@ -123,11 +127,13 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     container_id: str = msgspec.field(default="", name="containerID")
     ready: bool = False
-    state: _State = _State()
-    last_state: _State = _State()
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
 
 
-class _PodCondition(msgspec.Struct, frozen=True):
+class PodCondition(msgspec.Struct, frozen=True):
+    """A condition in a Pod's status, such as PodScheduled."""
+
     type: str = ""
     status: str = ""
     message: str = ""
@@ -138,7 +144,7 @@ class FullPodStatus(PodStatus, frozen=True, rename="camel"):
 
     reason: str = ""  # why the kubelet or a controller ended it
     message: str = ""
-    conditions: tuple[_PodCondition, ...] = ()
+    conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
