@@ -68,6 +68,11 @@ class Standard(Frozen):
     microseconds: float | None = None  # the highest latency; None: latencies are not measured
     tolerance: float = 0.2  # the part by which a pair may be worse than the median of its rail
 
+    @property
+    def kinds(self) -> tuple[bool, ...]:
+        """Return whether latencies are measured, for each run of a pair: the bandwidth first."""
+        return (False,) if self.microseconds is None else (False, True)
+
 
 OWNERS = {
     "Job": ("batch", "jobs"),

@@ -85,9 +85,7 @@ class PreflightRounds:
         self._results = Mirror(BANDWIDTH_CHECK, objects.kept_result, heard=heard, where=where)
         self._gangs: defaultdict[GangKey, set[str]] = defaultdict(set)  # titles of pods
         self._dirty: set[GangKey] = set()
-        self._busy: defaultdict[str, set[GangKey]] = defaultdict(
-            set
-        )  # gangs that measure on a node
+        self._busy: defaultdict[str, set[GangKey]] = defaultdict(set)  # that measure on a node
         self._nodes: defaultdict[GangKey, set[str]] = defaultdict(set)  # nodes of such a gang
         self._held: defaultdict[str, set[GangKey]] = defaultdict(set)  # gangs that wait for a node
         self._deadlines: dict[GangKey, float] = {}  # of the event loop: when to look again
@@ -175,7 +173,7 @@ class PreflightRounds:
             if pod.plan:
                 rounds[pod.plan.round].append(pod)
             elif not pod.verdict and pod.gang is None:
-                await self._decide([pod], model.GangVerdict("0" * 16, False, pod.refusal))
+                await self._decide([pod], _refusal(pod.refusal))
             elif not pod.verdict:
                 late.append(pod)
         is_measuring = False
@@ -208,7 +206,7 @@ class PreflightRounds:
         if now < over:
             self._deadlines[key] = over
             return
-        await self._decide(pods, model.GangVerdict("0" * 16, False, _LATE))
+        await self._decide(pods, _refusal(_LATE))
         self._since[key].pop("", None)
 
     def _occupy(self, key: GangKey, pods: Iterable[Pod]) -> None:
@@ -254,7 +252,7 @@ class PreflightRounds:
                 return True
             planned = rules.plans(ready, standard)
         except Refused as error:
-            await self._decide(waiting, model.GangVerdict("0" * 16, False, str(error)))
+            await self._decide(waiting, _refusal(str(error)))
             return True
         self._since[key].pop("", None)
         self._notices.over(("waits", key))
@@ -377,6 +375,11 @@ def _asking(stored: Stored[PodSpec, objects.AskingStatus]) -> Pod | None:
     """Return a pod with its gang, or with why it has none; None if it asks for nothing."""
     pod = objects.asking_pod(stored)
     return rules.asked(pod) if pod else None
+
+
+def _refusal(why: str) -> model.GangVerdict:
+    """Return the verdict on pods that no round can measure."""
+    return model.GangVerdict("0" * 16, False, why)
 
 
 def _about(pod: Pod) -> About:

@@ -272,8 +272,9 @@ def plans(
     the pods.
     """
     ordered = in_turns(pods)
-    by_title, nodes = {pod.title: pod for pod in ordered}, defaultdict[int, set[str]](set)
-    for one in map(_paired, ordered):
+    by_title, paired = {pod.title: pod for pod in ordered}, [*map(_paired, ordered)]
+    nodes = defaultdict[int, set[str]](set)
+    for one in paired:
         for rail in one.by_rail:
             nodes[rail].add(one.node)
     of_pod: dict[str, list[model.Run]] = {pod.uid: [] for pod in ordered}
@@ -281,7 +282,7 @@ def plans(
     for pod in ordered:
         first[pod.uid] = FIRST_PORT + _PORTS * on_node[pod.node]
         on_node[pod.node] += 1
-    for turn, pairs in enumerate(turns_of(standard.pairing, [*map(_paired, ordered)])):
+    for turn, pairs in enumerate(turns_of(standard.pairing, paired)):
         for one, other, rail in pairs:
             # The centre of a star is the server: a client has to report each of its pairs.
             near, far = (other, one) if standard.pairing is Pairing.STAR else (one, other)
@@ -289,7 +290,7 @@ def plans(
             if near.card(rail) == far.card(rail) and len(nodes[rail]) > 1:
                 continue
             ends = near.by_rail[rail], far.by_rail[rail]
-            for latency in (False, True) if standard.microseconds is not None else (False,):
+            for latency in standard.kinds:
                 port = first[server.uid] + served[server.uid]
                 served[server.uid] += 1
                 there, back = _dialled(server, ends[1]), _dialled(client, ends[0])
@@ -310,7 +311,7 @@ def plans(
             f"{turns} turns, one after the other, take longer than {LONGEST} s",
             f"Write {model.REQUEST}: ring" if star else "Have fewer of its pods share a card",
         )
-    cards = Counter(pod.card(rail) for pod in map(_paired, ordered) for rail in pod.by_rail)
+    cards = Counter(one.card(rail) for one in paired for rail in one.by_rail)
     slot = SLOT if max(cards.values(), default=0) > 1 else 0
     number = hashlib.sha256(msgspec.json.encode(sorted(of_pod.items()))).hexdigest()[:16]
     return {
@@ -451,13 +452,12 @@ def proofs(
     `count` is how many pods the round began with. A suspect is named by its node: several pods of
     one node use the same card. A device that no other pod can be measured with is left out.
     """
-    kinds = (False, True) if standard.microseconds is not None else (False,)
     gone = count - len(pods)
     left_out = [*lonely([*map(_paired, pods)])]
     if gone > 0:
         left_out.append(("pods that are gone", f"{gone} of {count} ended or were deleted"))
     nodes, made = {pod.title: pod.node for pod in pods}, []
-    for latency in kinds:
+    for latency in standard.kinds:
         outcomes = tuple(_outcomes(pods, latency=latency))
         limit = standard.microseconds if latency else _limit(outcomes, standard)
         share = 0.0 if standard.gbps is not None else PairStandard().line_share

@@ -1,4 +1,4 @@
 """Measures RDMA by perftest between pods, pair by pair, and names what is slow.
 
-queue, controller and cli may import it.
+queue, preflight, controller and cli may import it.
 """
