@@ -8,15 +8,12 @@ import json
 
 import pytest
 
-from kube_rdma.install.installation import assignment
 from kube_rdma_lab import cables, cluster, waiting
-from kube_rdma_lab.demo import scc
-from kube_rdma_lab.installation import objects
 from tests.documents.shell import Shell
 from tests.kit import manifests, mpi
 from tests.kit.pods import sleeping_pod
+from tests.kit.two_rails import installed
 
-NAMESPACE, AGENT = "kube-rdma", "kube-rdma-agent"
 NEAR, FAR, SERVICE, RAIL = "trainer-0", "trainer-1", "rail-0", "kube-rdma/rail-0"
 APP = {"app": "trainer"}
 BYTES, ROUNDS = 1 << 16, 100
@@ -56,22 +53,8 @@ def trainers():
 @pytest.fixture(scope="module")
 def rails(leaves):
     """Agents and controller of preset rails, with names and with addresses for two rails."""
-    scc.install_kinds(leaves)
-    made = objects([assignment("controller.names=true")], "rails")
-    pools = [
-        manifests.ip_pool(f"rail-{n}", ranges=[{"subnet": f"10.10.{n}.0/24"}], restSeconds=0)
-        for n in range(2)
-    ]
-    cluster.apply(leaves, *made, *pools)
-    items = [*pools, *(one for one in made if one["kind"] != "CustomResourceDefinition")]
-    try:
-        cluster.rollout(leaves, AGENT, NAMESPACE)
-        cluster.wait_for_resource(leaves, "rdma/nic", 2)
+    with installed(leaves, "controller.names=true"):
         yield leaves
-    finally:
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-        words = ("--ignore-not-found", "--cascade=foreground")
-        cluster.kubectl(leaves, "delete", "-f", "-", *words, stdin=text)
 
 
 @pytest.fixture(scope="module")

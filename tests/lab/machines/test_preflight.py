@@ -10,18 +10,15 @@ from contextlib import contextmanager
 import pytest
 
 from kube_rdma.attach.documents.network_status import OWN_ANNOTATION
-from kube_rdma.install.installation import assignment
 from kube_rdma.model import preflight as model
 from kube_rdma.preflight.documents import read_verdict
 from kube_rdma_lab import cluster, waiting
-from kube_rdma_lab.demo import scc
-from kube_rdma_lab.installation import objects
 from tests.kit import manifests
 from tests.kit.gangs import BOTH, makers
 from tests.kit.pods import in_network, sleeping_pod
+from tests.kit.two_rails import installed
 from tests.kit.walks import Walker
 
-NAMESPACE, AGENT = "kube-rdma", "kube-rdma-agent"
 JOB, PODS, NODES = "train", 8, [f"node-{number}" for number in range(1, 5)]
 TOO_FAST = {model.MIN_BANDWIDTH: "9000G"}  # no rail is so fast
 LOSS = (
@@ -36,22 +33,8 @@ def _slow(values):
 @pytest.fixture(scope="module")
 def rails(leaves):
     """Agents and controller of preset rails, with preflight and with addresses for two rails."""
-    scc.install_kinds(leaves)
-    made = objects([assignment("controller.preflight=true")], "rails")
-    pools = [
-        manifests.ip_pool(f"rail-{n}", ranges=[{"subnet": f"10.10.{n}.0/24"}], restSeconds=0)
-        for n in range(2)
-    ]
-    cluster.apply(leaves, *made, *pools)
-    items = [*pools, *(one for one in made if one["kind"] != "CustomResourceDefinition")]
-    try:
-        cluster.rollout(leaves, AGENT, NAMESPACE)
-        cluster.wait_for_resource(leaves, "rdma/nic", 2)
+    with installed(leaves, "controller.preflight=true"):
         yield leaves
-    finally:
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-        words = ("--ignore-not-found", "--cascade=foreground")
-        cluster.kubectl(leaves, "delete", "-f", "-", *words, stdin=text)
 
 
 def job(**more):

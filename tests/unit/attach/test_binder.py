@@ -45,8 +45,9 @@ async def admitted(world, annotations=None, share="0000:82:00.0-0", place=JOB, *
     return await world.kubelet.allocate(VKE, 1, (share,), place=place)
 
 
-def attach(world):
-    return world.binder.attach(Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1))
+def attach(world, *given):
+    sandbox = Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
+    return world.binder.attach(sandbox, *given)
 
 
 async def test_a_pod_with_a_network_starts_when_it_is_attached(world):
@@ -80,10 +81,7 @@ async def test_a_container_is_told_of_the_devices_that_it_uses(world):
     async with world.serving(world.dependencies(late=True)):
         world.shim = "/bin/shim"
         await admitted(world, ASKS)
-        sandbox = Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
-        await world.binder.attach(
-            sandbox, {held: Edits(("/dev/infiniband/uverbs1",), used=(used,))}
-        )
+        await attach(world, {held: Edits(("/dev/infiniband/uverbs1",), used=(used,))})
         (spec,) = files(world)
         lift, merge = spec["devices"][0]["containerEdits"]["hooks"]
         assert (lift["hookName"], merge["hookName"]) == ("createRuntime", "createContainer")
@@ -102,8 +100,7 @@ async def test_the_settings_of_a_container_stay_as_they_are_when_its_card_fails(
     async with world.serving(world.dependencies(late=True)):
         world.shim = "/bin/shim"
         await admitted(world, ASKS)
-        sandbox = Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
-        await world.binder.attach(sandbox, {held: Edits(used=(used,))})
+        await attach(world, {held: Edits(used=(used,))})
         before = settings(world)
         world.change(CARDS[0], hard_card(1, PortState.DOWN), *CARDS[2:])
         await until(lambda: len(world.events_of("RDMACardUnhealthy")) == 2)
@@ -126,10 +123,9 @@ async def test_a_container_is_told_where_its_device_sits_if_it_asks(world):
         world.shim = "/bin/shim"
         world.binder._needs = replace(world.binder._needs, topology={(place,): facts}.__getitem__)
         await admitted(world, ASKS)
-        sandbox = Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
         edits = Edits(("/dev/infiniband/uverbs1",), used=(used,))
         asked = {ANNOTATION: TOPOLOGY}
-        await world.binder.attach(sandbox, {(VKE, "0000:82:00.0-0"): edits}, asked)
+        await attach(world, {(VKE, "0000:82:00.0-0"): edits}, asked)
         (spec,) = files(world)
         folder = Path(spec["devices"][0]["containerEdits"]["hooks"][-1]["args"][-1])
         assert (folder / TOPOLOGY_FILE).read_text() == topology_file([place], facts)
