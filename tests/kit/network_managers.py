@@ -100,6 +100,21 @@ class Node:
         """Wait until udev has done with every event of the kernel."""
         self.until(lambda: "settled" in self.run("sh", "-c", "udevadm settle && echo settled"))
 
+    def read_rules(self):
+        """Make udevd read its rules, again where it ignored the message.
+
+        It does so with a message that comes between its accept() and its SO_PASSCRED, and writes it
+        to its log (src/udev/udev-ctrl.c of systemd 252; once in 600 with Linux 6.18).
+        """
+
+        def heard():
+            log = self.root.parent / f"{Path(UDEVD).name}.log"
+            ignored = log.read_text().count("ignoring message")
+            self.run("udevadm", "control", "--reload")
+            return log.read_text().count("ignoring message") == ignored
+
+        self.until(heard)
+
     def until(self, condition):
         """Wait until a condition holds; the programs' words where it does not."""
         deadline = time.monotonic() + PATIENCE

@@ -105,7 +105,7 @@ def install(node):
     marked = rules.replace('TEST=="device/physfn"', f'KERNEL=="{FUNCTION}|{LATER}|{IN_POD}"')
     node.write(f"/run/udev/rules.d/{RULES}", marked)
     node.write(f"/etc/systemd/network/{NETWORK}", (FILES / NETWORK).read_text())
-    node.run("udevadm", "control", "--reload")
+    node.read_rules()
 
 
 def add_card(node):
