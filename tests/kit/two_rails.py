@@ -1,4 +1,4 @@
-"""Preset rails on nodes with two rails, for tests of what it lets pods do besides."""
+"""A preset on nodes with two rails, for tests of what it lets pods do besides."""
 
 import json
 from contextlib import contextmanager
@@ -11,10 +11,10 @@ from tests.kit import manifests
 
 
 @contextmanager
-def installed(lab, *values):
+def installed(lab, *values, preset="rails", resource="rdma/nic", shares=2):
     """Agents and controller with these values, and addresses for two rails; all go at the end."""
     scc.install_kinds(lab)
-    made = objects([*map(assignment, values)], "rails")
+    made = objects([*map(assignment, values)], preset)
     pools = [
         manifests.ip_pool(f"rail-{n}", ranges=[{"subnet": f"10.10.{n}.0/24"}], restSeconds=0)
         for n in range(2)
@@ -23,7 +23,7 @@ def installed(lab, *values):
     items = [*pools, *(one for one in made if one["kind"] != "CustomResourceDefinition")]
     try:
         cluster.rollout(lab, "kube-rdma-agent", "kube-rdma")
-        cluster.wait_for_resource(lab, "rdma/nic", 2)
+        cluster.wait_for_resource(lab, resource, shares)
         yield
     finally:
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})

@@ -57,6 +57,7 @@ NOT_WELL = 42
 
 MOST_MESSAGE = 4096  # bytes of a termination message that the kubelet keeps
 MOST_PODS = 1024  # of a gang
+MOST_DEVICES = 64  # of a pod
 MOST_PLAN = 100_000  # characters; all annotations of a pod together have 262,144 bytes
 
 
@@ -105,6 +106,10 @@ class CardPlace(Frozen):
 
     rail: int | None = None
     card: str = ""  # the physical card
+    pools: tuple[str, ...] = ()  # resources of which a share stands for this card among others
+    ports: tuple[PodDevice, ...] = ()
+    is_infiniband: bool = False  # so that any network namespace reaches its ports
+    is_up: bool = False  # a port is ACTIVE
 
 
 NOWHERE = CardPlace()
@@ -166,8 +171,9 @@ class PreflightPod(PodState):
     gang: Gang | None = None  # None: not decided yet, or refused
     standard: Standard | None = None  # likewise
     refusal: str = ""  # what is wrong with the request, in one sentence
-    address: str = ""  # on the cluster's network
-    devices: tuple[PodDevice, ...] = ()  # as kube-rdma attached them
+    address: str = ""  # on the cluster's network, or of the node
+    resources: tuple[str, ...] = ()  # extended ones of its first init container
+    devices: tuple[PodDevice, ...] = ()  # as kube-rdma attached them, or by its node's report
     cards: tuple[CardId | None, ...] = ()  # of each device
     rails: tuple[int, ...] = ()  # of each device; their places if empty
     plan: GangPlan | None = None

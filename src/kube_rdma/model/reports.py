@@ -168,6 +168,10 @@ class ReportedPool(kubernetes.SparsePart):
     """serve is claims where pods get the cards as devices of claims. The kubelet lists no share
     then, and kubectl describe node shows 0. Left out: the device plugin serves the pool.
     """
+    bind: kubernetes.Word = ""
+    """bind is pool where a share of the pool has all of its cards. Left out: a share has one card,
+    or an agent of an older release wrote the report.
+    """
 
     @property
     def by_claims(self) -> bool:

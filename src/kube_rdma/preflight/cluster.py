@@ -22,6 +22,7 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.own import StoredReport
 from kube_rdma.adapters.cluster.kinds.pod import (
     POD,
+    Container,
     ContainerState,
     ContainerStatus,
     PodCondition,
@@ -33,13 +34,20 @@ from kube_rdma.attach.documents.network_status import OWN_ANNOTATION, own_attach
 from kube_rdma.model import preflight as model
 from kube_rdma.model.card import CardId
 from kube_rdma.model.kubernetes import cut
+from kube_rdma.model.pools import Bind
+from kube_rdma.model.reports import NodeReport
 from kube_rdma.model.verify import BandwidthCheckStatus, PodDevice
 from kube_rdma.preflight.documents import read_plan, read_verdict
 from kube_rdma.verify.cluster import BANDWIDTH_CHECK
 
-MOST_DEVICES = 64
 ASKING = Where(labels=model.REQUEST)
 """The pods that ask for a preflight: by the label, so that no other pod has to be read."""
+
+
+class AskingSpec(PodSpec, frozen=True, rename="camel"):
+    """The fields of a Pod's spec on which a preflight depends."""
+
+    init_containers: tuple[Container, ...] = ()
 
 
 class AskingStatus(PodStatus, frozen=True, rename="camel"):
@@ -52,21 +60,25 @@ class AskingStatus(PodStatus, frozen=True, rename="camel"):
 
 _READ = (model.REQUEST, OWN_ANNOTATION)
 ASKING_POD = replace(
-    POD.read_as(ObjectCodec.of(PodSpec, writes=False), ObjectCodec.of(AskingStatus, writes=False)),
+    POD.read_as(
+        ObjectCodec.of(AskingSpec, writes=False), ObjectCodec.of(AskingStatus, writes=False)
+    ),
     annotations=lambda key: key.startswith(_READ),
 )
 
 
-def asking_pod(stored: Stored[PodSpec, AskingStatus]) -> model.PreflightPod | None:
+def asking_pod(stored: Stored[AskingSpec, AskingStatus]) -> model.PreflightPod | None:
     """Return a pod that asks for a preflight, without its gang; None for any other pod."""
     if stored.annotation(model.REQUEST) is None:
         return None  # it has the label alone
     status = stored.status or AskingStatus()
+    measures = (one for one in stored.spec.init_containers if one.name == model.MEASURES)
     attached = _devices(stored.annotation(OWN_ANNOTATION) or "")
     pod = model.PreflightPod(
         **asdict(pod_state(stored)),
         controller=next((_owner(one) for one in stored.owners if one.controller), None),
         address=status.pod_ip,
+        resources=next((one.extended for one in measures), ()),
         devices=tuple(device for device, _ in attached),
         cards=tuple(card for _, card in attached),
         plan=read_plan(stored.annotation(model.PLAN)),
@@ -95,7 +107,7 @@ def _owner(owner: Owner) -> model.GangOwner:
 def _devices(text: str) -> list[tuple[PodDevice, CardId | None]]:
     """Return the RDMA devices in kube-rdma's annotation, and their cards."""
     found = []
-    for one in list(own_attached(text))[:MOST_DEVICES]:
+    for one in list(own_attached(text))[: model.MOST_DEVICES]:
         if one.rdma_device:
             # perftest's ends meet by IPv4 where they can: its releases differ in IPv6.
             ips = sorted((each.address for each in one.addresses), key=lambda ip: ip.version)
@@ -112,9 +124,21 @@ def _pending(status: AskingStatus) -> str:
 
 
 def places_of(stored: StoredReport) -> Mapping[CardId, model.CardPlace]:
-    """Return where each card of a NodeReport is."""
-    cards = stored.status.cards if stored.status else ()
-    return {card.id: model.CardPlace(card.rail, card.part_of or card.id) for card in cards}
+    """Return where each card of a NodeReport is, and which shares surely have it."""
+    report = stored.status or NodeReport("")
+    every = (pool for pool in report.pools if pool.bind == Bind.POOL or pool.cards == 1)
+    whole = {pool.resource for pool in every if not pool.by_claims}
+    return {
+        card.id: model.CardPlace(
+            card.rail,
+            card.part_of or card.id,
+            tuple(name for name in card.resources if name in whole),
+            tuple(PodDevice(port.device, port.number) for port in card.ports),
+            all(port.link_layer == "InfiniBand" for port in card.ports),
+            any(port.state == "ACTIVE" for port in card.ports),
+        )
+        for card in report.cards
+    }
 
 
 # Gangs.
@@ -145,7 +169,7 @@ async def owner_spec(cluster: Cluster, gang: model.Gang) -> Mapping[str, Any]:
 
 async def annotate(
     cluster: Cluster, pod: model.PreflightPod, key: str, text: str
-) -> Stored[PodSpec, AskingStatus]:
+) -> Stored[AskingSpec, AskingStatus]:
     """Write a plan or a verdict into a pod; raise Conflict if it is gone or another one."""
     change = ((key, text),)
     return await cluster.patch(ASKING_POD, pod.name, pod.namespace, annotations=change, uid=pod.uid)

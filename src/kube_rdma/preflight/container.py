@@ -14,12 +14,14 @@ from itertools import groupby
 from pathlib import Path
 
 from kube_base.errors import Unavailable
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
+from kube_rdma.adapters.runtime.settings import NCCL_ENV
 from kube_rdma.model import preflight as model
-from kube_rdma.model.verify import PerftestRun
+from kube_rdma.model.verify import PerftestRun, PodDevice
 from kube_rdma.preflight import rules
 from kube_rdma.preflight.documents import read_plan, read_verdict
 from kube_rdma.verify.rules.perftest import is_worth_a_try, perftest_words, table
+from kube_rdma.verify.rules.pods import of_script
 
 SOFT = 400
 """The messages of 64 KiB for which the bandwidth of a soft device is measured, in place of 5,000.
@@ -54,16 +56,16 @@ class Files(Frozen):
     folder: Path
     cards: Path = Path("/sys/class/infiniband")
 
-    def line_rate(self, device: str) -> float | None:
-        """Return the rate of a card's first port in Gbit/s; None of a soft device, or if unknown.
+    def line_rate(self, device: PodDevice) -> float | None:
+        """Return the rate of a card's port in Gbit/s; None of a soft device, or if unknown.
 
         The kernel writes it as `100 Gb/sec (4X EDR)` (rate_show in
         drivers/infiniband/core/sysfs.c).
         """
-        place = self.cards / device
+        place = self.cards / device.name
         with suppress(OSError, ValueError):
             if (place / "device").exists():
-                return float((place / "ports/1/rate").read_text().split()[0])
+                return float((place / f"ports/{device.port}/rate").read_text().split()[0])
         return None
 
     def plan(self) -> model.GangPlan | None:
@@ -102,8 +104,8 @@ async def measure(
         return Ended(0 if well else model.NOT_WELL, verdict.why if verdict else "")
     lines: list[str] = []
     now, window = asyncio.get_running_loop().time, rules.window(plan.runs, seconds)
-    began = now()
-    for turn, runs in groupby(plan.runs, key=lambda run: run.turn):
+    began, every = now(), await _with_gids(plan.runs)
+    for turn, runs in groupby(every, key=lambda run: run.turn):
         await asyncio.sleep(began + turn * plan.slot - now())
         ends = began + head_start + (turn + 1) * window
         at_once = [
@@ -126,6 +128,28 @@ async def judged(files: Files, wait: float) -> Ended:
     return Ended(0 if verdict.well else model.NOT_WELL, verdict.why)
 
 
+async def _with_gids(runs: Sequence[model.Run]) -> Sequence[model.Run]:
+    """Return runs with the GID indexes of this container where the plan knows none.
+
+    Such a pod has no interface of kube-rdma. nccl_env.sh finds the index for the ports of the
+    highest rate, which perftest chooses by itself for others.
+    """
+    if all(run.device.gid_index is not None for run in runs):
+        return runs
+    script = ("sh", str(NCCL_ENV), "--format", "json")
+    process = await asyncio.create_subprocess_exec(*script, stdout=asyncio.subprocess.PIPE)
+    answer, _ = await process.communicate()
+    every = of_script(answer.decode(errors="replace"))
+    found = {(one.name, one.port): one.gid_index for one in every}
+    own = [found.get((run.device.name, run.device.port)) for run in runs]
+    return [
+        run
+        if run.device.gid_index is not None
+        else replace(run, device=replace(run.device, gid_index=index))
+        for run, index in zip(runs, own, strict=True)
+    ]
+
+
 def _line_of(run: model.Run) -> tuple[int, str]:
     return run.rail, run.peer
 
@@ -138,7 +162,7 @@ async def _rail(files: Files, runs: Sequence[model.Run], ends: float, seconds: f
     lines, now = [], asyncio.get_running_loop().time
     for number, run in enumerate(runs):
         until = now() + (ends - now()) / (len(runs) - number)
-        rate = files.line_rate(run.device.name)
+        rate = files.line_rate(run.device)
         if run.client:
             result = await _client(run, rate, until - seconds, seconds)
             lines.append(rules.result_line(run, result))

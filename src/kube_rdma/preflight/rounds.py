@@ -31,7 +31,6 @@ from kube_client.watching import Changed
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import PodSpec
 from kube_rdma.lib.debounce import Debounce
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.lib.phrases import listed
@@ -371,7 +370,7 @@ class PreflightRounds:
         self._changes.touch()
 
 
-def _asking(stored: Stored[PodSpec, objects.AskingStatus]) -> Pod | None:
+def _asking(stored: Stored[objects.AskingSpec, objects.AskingStatus]) -> Pod | None:
     """Return a pod with its gang, or with why it has none; None if it asks for nothing."""
     pod = objects.asking_pod(stored)
     return rules.asked(pod) if pod else None
@@ -401,7 +400,7 @@ def _lacks(pod: Pod) -> str:
         return f"has no node ({pod.pending})"
     if not pod.is_measuring:
         return f"has not started its container {model.MEASURES}"
-    return "has no address on the cluster's network"
+    return "has no address" if not pod.address else f"awaits the NodeReport of {pod.node}"
 
 
 def _longest(plans: Sequence[model.GangPlan]) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -61,10 +61,11 @@ _JOBSET, _LWS = "jobset.sigs.k8s.io/", "leaderworkerset.sigs.k8s.io/"
 _KUBEFLOW, _RAY = "training.kubeflow.org/job-name", "ray.io/cluster"
 _ROLE, _RESTART = "training.kubeflow.org/job-role", "restart-attempt"
 
-_NO_INTERFACE = (
-    "kube-rdma made no interface with an RDMA device for it, as for pods with hostNetwork, or "
-    f"whose shares or claims come without a network. Name a network in {ANNOTATION}, or in the "
-    "parameters of its claim."
+_NO_DEVICE = (
+    "which RDMA devices it reaches is not known: kube-rdma made no interface for it, and its "
+    f"container {model.MEASURES} has no share of a whole pool of cards, as in mode hca. Name a "
+    f"network in {ANNOTATION}, or in the parameters of its claim; with RoCE cards in mode hca "
+    "write hostNetwork: true."
 )
 
 Metadata = Mapping[str, str]
@@ -77,12 +78,9 @@ def asked(pod: model.PreflightPod) -> model.PreflightPod:
         refuse_unmeasured(pod)
         annotations = dict(pod.annotations)
         gang = gang_of(pod.namespace, dict(pod.labels), annotations, pod.controller)
-        pod = replace(pod, gang=gang, standard=standard_of(annotations))
+        return replace(pod, gang=gang, standard=standard_of(annotations))
     except Refused as error:
         return replace(pod, refusal=str(error))
-    if pod.is_measuring and not pod.devices:  # the agent writes them before any container starts
-        return replace(pod, gang=None, refusal=_NO_INTERFACE)
-    return pod
 
 
 def standard_of(annotations: Metadata) -> model.Standard:
@@ -299,10 +297,13 @@ def plans(
                 run = replace(run, client=False, device=ends[1], peer=back)
                 of_pod[server.uid].append(run)
     every = [run for runs in of_pod.values() for run in runs]
-    if any(":" in run.peer for run in every):
+    if six := next((run.peer for run in every if ":" in run.peer), ""):
+        on_rail = any(run.peer == six for run in every if run.device.address)
         raise _unlike(
-            "the rails have no IPv4 addresses, by which the ends of perftest meet",
-            "Give the network a pool with IPv4 addresses too",
+            f"the ends of perftest meet by IPv4, and one of them has only {six}",
+            "Give the network a pool with IPv4 addresses too"
+            if on_rail
+            else "Use nodes with IPv4 addresses",
         )
     turns = 1 + max((run.turn for run in every), default=-1)
     if turns * window(every) > LONGEST:
@@ -324,12 +325,19 @@ def placed(
 ) -> list[model.PreflightPod]:
     """Return the pods of a gang with rails and physical cards, by the reports of their nodes.
 
-    The devices of all pods count by their places if a report lacks a card, two devices of a pod
-    have one rail, or a pod shares no rail with another.
+    A pod without interfaces gets its devices too, or has no gang if it can have none. The devices
+    of all pods count by their places if a report lacks a card, two devices of a pod have one rail,
+    or a pod shares no rail with another.
     """
     found, shared, is_known = [], Counter[int](), True
+    every = [place for pod in pods for place in reports.get(pod.node, {}).values()]
+    up = {place.rail for place in every if place.is_up}
     for pod in pods:
         of_node = reports.get(pod.node, {})
+        pod = _with_devices(pod, of_node, up)  # noqa: PLW2901
+        if pod.gang is None:
+            found.append(pod)
+            continue
         cards = pod.cards or (None,) * len(pod.devices)
         places = [of_node.get(card, model.NOWHERE) if card else model.NOWHERE for card in cards]
         devices = (replace(one, card=at.card) for one, at in zip(pod.devices, places, strict=True))
@@ -339,6 +347,31 @@ def placed(
         found.append(replace(pod, devices=tuple(devices), rails=rails))
     is_known &= all(any(shared[rail] > 1 for rail in pod.rails) for pod in found)
     return found if is_known else [replace(pod, rails=()) for pod in found]
+
+
+def _with_devices(
+    pod: model.PreflightPod, of_node: Mapping[CardId, model.CardPlace], up: Collection[int | None]
+) -> model.PreflightPod:
+    """Return a pod without interfaces with the ports of all cards of its pools, else as it is.
+
+    A card that is down is measured, and fails, if its rail is up on another node of the gang. A
+    virtual function beside its card is left out. A pod that can have no device has no gang.
+    """
+    if pod.devices or not of_node or not (pod.is_measuring or pod.plan):
+        return pod  # the agent writes interfaces before any container starts
+    of_pools = {
+        card: place
+        for card, place in sorted(of_node.items())
+        if {*place.pools} & {*pod.resources}
+        if place.ports and (pod.host_network or place.is_infiniband)
+    }
+    if not of_pools:
+        return pod if pod.plan else replace(pod, gang=None, refusal=pod.refusal or _NO_DEVICE)
+    physical = [one for one in of_pools.items() if one[1].card not in of_pools.keys() - {one[0]}]
+    chosen = [one for one in physical if one[1].rail in up] or physical
+    reached = [(card, port) for card, place in chosen for port in place.ports][: model.MOST_DEVICES]
+    cards, ports = zip(*reached, strict=True)
+    return replace(pod, devices=ports, cards=cards)
 
 
 def in_turns(pods: Iterable[model.PreflightPod]) -> list[model.PreflightPod]:

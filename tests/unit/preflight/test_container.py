@@ -6,12 +6,14 @@ import time
 import pytest
 from click.testing import CliRunner
 
+from kube_base.frozen import replace
 from kube_rdma.cli.preflight import preflight
 from kube_rdma.model import preflight as model
 from kube_rdma.model.verify import PodDevice
 from kube_rdma.preflight import rules
 from kube_rdma.preflight.container import Files, judged, measure
 from kube_rdma.preflight.documents import plan_text, verdict_text
+from kube_rdma_testing.kernel.gid_trees import Entry, PortFiles, Tree, mapped
 
 NUMBER = "0123456789abcdef"
 TABLE = """\
@@ -83,6 +85,18 @@ async def test_a_client_reports_the_figure_that_perftest_prints(pod):
     assert pod.called == [
         "ib_write_bw -F -d mlx5_0 -i 1 -p 18515 -x 3 --report_gbits -q 1 -b 10.1.0.2"
     ]
+
+
+async def test_a_pod_on_the_node_s_network_finds_its_gid_itself(pod, tmp_path, monkeypatch):
+    """For a port that nccl_env.sh does not list, perftest chooses one."""
+    ports = {"1": PortFiles({"5": Entry(mapped("10.0.0.1"))})}
+    Tree({"mlx5_0": ports}, own4=("10.0.0.1",)).write(tmp_path / "root")
+    monkeypatch.setenv("NCCL_ENV_ROOT", str(tmp_path / "root"))
+    pod.perftest(shown("186.22"))
+    pod.plan(*(replace(run(rail=n), device=PodDevice(f"mlx5_{n}")) for n in range(2)))
+    assert (await measure(pod.files, 5)).code == 0
+    of_rail = {line.split()[3]: "-x 5" in line for line in pod.called}
+    assert of_rail == {"mlx5_0": True, "mlx5_1": False}
 
 
 async def test_a_server_reports_nothing_and_dials_nobody(pod):

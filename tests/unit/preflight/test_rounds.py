@@ -411,13 +411,16 @@ async def test_results_are_deleted_after_a_day(world):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"annotations": {"kube-rdma.io/network-status": "[]"}}, "kube-rdma made no interface"),
+        ({"attached": []}, "kube-rdma made no interface"),
+        ({"attached": [], "shares": ["rdma/hca"]}, "write hostNetwork: true"),
+        ({"attached": [], "shares": ["rdma/nic"], "host": True}, "no share of a whole pool"),
         ({"inits": ()}, "its first init containers are not kube-rdma-preflight"),
     ],
 )
 async def test_a_pod_that_never_can_measure_fails_and_says_what_to_do(world, more, said):
-    """Nobody waits for a pod without a network, or for one that started without its containers."""
+    """Nobody waits for a pod without a device, or for one that started without its containers."""
     world.job(pods=2)
+    world.node_report("node-1", {"mlx5_0": UP})
     world.pod(0)
     world.pod(1, **more)
     async with world.leading():
@@ -428,6 +431,80 @@ async def test_a_pod_that_never_can_measure_fails_and_says_what_to_do(world, mor
     assert said in verdict[1].why
     assert world.told("PreflightFailed") == [verdict[1].why]
     assert world.plans() == {}
+
+
+HOST = {"attached": [], "shares": ["rdma/hca"], "host": True}
+UP, DOWN = {"state": "ACTIVE"}, {"state": "DOWN"}
+
+
+async def test_a_gang_on_the_nodes_networks_measures_the_cards_of_its_pool(world):
+    """In the order of rails, by the nodes' addresses; a port that no node uses is left out."""
+    world.job(pods=2)
+    for pod in range(2):
+        world.pod(pod, **HOST)
+        world.node_report(f"node-{pod}", {"mlx5_0": UP, "mlx5_1": UP, "mlx5_9": DOWN})
+    async with world.leading():
+        await until(lambda: len(world.plans()) == 2)
+        runs = [run for plan in world.plans().values() for run in plan.runs]
+        assert {(run.rail, run.device.name) for run in runs} == {(0, "mlx5_0"), (1, "mlx5_1")}
+        assert {run.peer for run in runs} == {"10.0.0.1", "10.0.0.2"}
+        for pod in range(2):
+            world.report(pod, **HOST)
+        await until(lambda: len(world.verdicts()) == 2)
+    assert all(one.well for one in world.verdicts().values())
+
+
+async def test_a_card_that_is_down_on_one_node_alone_is_named(world):
+    world.job(pods=4)
+    for pod in range(4):
+        world.pod(pod, **HOST)
+        world.node_report(f"node-{pod}", {"mlx5_0": UP, "mlx5_1": DOWN if pod == 2 else UP})
+    async with world.leading():
+        await until(lambda: len(world.plans()) == 4)
+        for pod in range(4):
+
+            def figure(run, pod=pod):
+                return 1.0 if run.rail and (pod == 2 or run.peer == "10.0.0.3") else 90.0
+
+            world.report(pod, figure, **HOST)
+        await until(lambda: world.checks and world.checks[0].get("status"))
+    (suspect,) = world.checks[0]["status"]["suspects"]
+    assert (suspect["node"], suspect["device"]) == ("node-2", "mlx5_1")
+
+
+async def test_infiniband_needs_no_interface_of_the_pod(world):
+    """Its pods meet on the cluster's network, and name no GID."""
+    world.job(pods=2)
+    for pod in range(2):
+        world.pod(pod, attached=[], shares=["rdma/hca"])
+        port = {**UP, "linkLayer": "InfiniBand"}
+        world.node_report(f"node-{pod}", {"mlx5_0": port}, mode="shared", bind="")
+    async with world.leading():
+        await until(lambda: len(world.plans()) == 2)
+    assert {run.device.gid_index for plan in world.plans().values() for run in plan.runs} == {None}
+
+
+@pytest.mark.parametrize("pool", [{"bind": ""}, {"serve": "claims"}])
+async def test_a_share_of_one_card_among_several_does_not_say_which(world, pool):
+    world.job(pods=2)
+    for pod in range(2):
+        world.pod(pod, **HOST)
+        world.node_report(f"node-{pod}", {"mlx5_0": UP, "mlx5_1": UP}, **pool)
+    async with world.leading():
+        await until(lambda: len(world.verdicts()) == 2)
+    assert "no share of a whole pool" in world.verdicts()[0].why
+
+
+async def test_a_gang_waits_for_the_reports_of_its_nodes(world):
+    world.job(pods=2)
+    for pod in range(2):
+        world.pod(pod, **HOST)
+    world.node_report("node-0", {"mlx5_0": UP})
+    async with world.leading(patience=0.0):
+        await until(lambda: world.told("PreflightWaiting"))
+        world.node_report("node-1", {"mlx5_0": UP})
+        await until(lambda: len(world.plans()) == 2)
+    assert "train-1 awaits the NodeReport of node-1" in world.told("PreflightWaiting")[0]
 
 
 async def test_a_pod_whose_containers_have_not_begun_may_get_its_interfaces_yet(world):

@@ -311,8 +311,14 @@ def test_rails_without_ipv4_are_refused():
         replace(pod, devices=(PodDevice("mlx5_0", 1, 3, f"fd00::{n}"),), cards=())
         for n, pod in enumerate(pods(2))
     ]
-    with pytest.raises(Refused, match="no IPv4 addresses"):
+    with pytest.raises(Refused, match=r"only fd00::1.* pool with IPv4"):
         planned(gang)
+    on_nodes = [
+        replace(pod, devices=(PodDevice("mlx5_0"),), address=f"fd00::{n}")
+        for n, pod in enumerate(pods(2))
+    ]
+    with pytest.raises(Refused, match=r"only fd00::1.* nodes with IPv4"):
+        planned(on_nodes)
 
 
 def test_rails_are_those_of_the_reports_or_for_all_pods_the_places_of_devices():
@@ -325,6 +331,18 @@ def test_rails_are_those_of_the_reports_or_for_all_pods_the_places_of_devices():
 
 def places(**rails):
     return {card: model.CardPlace(rail, card) for card, rail in rails.items()}
+
+
+@pytest.mark.parametrize(("pools", "name"), [((), "mlx5_1"), (("rdma/ib",), "mlx5_0")])
+def test_a_function_is_measured_unless_its_card_is_the_pod_s_too(pools, name):
+    """A report has cards of no pool, too."""
+    of_node = {
+        card: model.CardPlace(0, "pf", own, (PodDevice(device),), is_infiniband=True, is_up=True)
+        for card, own, device in (("pf", pools, "mlx5_0"), ("vf", ("rdma/ib",), "mlx5_1"))
+    }
+    gang = [replace(pod, devices=(), resources=("rdma/ib",)) for pod in pods(2)]
+    found = rules.placed(gang, {"node-0": of_node, "node-1": of_node})
+    assert {tuple(one.name for one in pod.devices) for pod in found} == {(name,)}
 
 
 def test_pods_whose_cards_share_no_rail_measure_all_the_same():

@@ -77,9 +77,10 @@ class PreflightWorld:
         }
         seen = more.pop("seen") if "seen" in more else self.found(name, namespace)
         kept = seen["metadata"].get("annotations", {}) if seen and not more.pop("again", 0) else {}
+        attached = more.pop("attached", [device])
         annotations = {
             **({model.REQUEST: asks} if (asks := more.pop("asks", "ring")) else {}),
-            "kube-rdma.io/network-status": msgspec.json.encode([device]).decode(),
+            "kube-rdma.io/network-status": msgspec.json.encode(attached).decode(),
             **more.pop("annotations", {}),
         }
         owner = {
@@ -99,14 +100,40 @@ class PreflightWorld:
         state = more.pop("state", {"running": {"startedAt": "2026-11-30T00:00:00Z"}})
         status = {
             "phase": more.pop("phase", "Pending"),
-            "podIP": f"10.0.0.{number + 1}",
+            "podIP": more.pop("address", f"10.0.0.{number + 1}"),
             "initContainerStatuses": [{"name": model.MEASURES, "state": state}] if state else [],
             "conditions": more.pop("conditions", []),
         }
-        inits = [{"name": name} for name in more.pop("inits", (model.MEASURES, model.AWAITS))]
-        spec = {"nodeName": more.pop("node", f"node-{number % 4}"), "initContainers": inits}
+        resources = {"limits": dict.fromkeys(more.pop("shares", ()), 1)}
+        inits = [
+            {"name": name, "resources": resources}
+            for name in more.pop("inits", (model.MEASURES, model.AWAITS))
+        ]
+        spec = {
+            "nodeName": more.pop("node", f"node-{number % 4}"),
+            "initContainers": inits,
+            "hostNetwork": more.pop("host", False),
+        }
         assert not more
         self.server.put(POD, {"metadata": metadata, "spec": spec, "status": status})
+
+    def node_report(self, node, cards, **pool):
+        """Report a node's cards: ports by the card's name; `pool` has fields of rdma/hca."""
+        made = [
+            {
+                "id": f"0000:0{rail}:00.0",
+                "name": name,
+                "resources": ["rdma/hca"],
+                "rail": rail,
+                "ports": [{"device": name, "number": 1, "linkLayer": "Ethernet", **port}],
+            }
+            for rail, (name, port) in enumerate(cards.items())
+        ]
+        counts = {"shares": 1000, "healthy": 1000, "cards": len(cards)}
+        pools = [{"resource": "rdma/hca", "mode": "hca", "bind": "pool", **counts, **pool}]
+        summary = {"cards": len(made), "healthy": len(made)}
+        status = {"agentVersion": "1", "summary": summary, "cards": made, "pools": pools}
+        self.server.put(NODE_REPORT, {"metadata": {"name": node}, "status": status})
 
     def gang(self, pods=4, **more):
         for number in range(pods):

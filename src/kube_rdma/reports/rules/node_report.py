@@ -21,6 +21,7 @@ from kube_rdma.model.device import PortState
 from kube_rdma.model.measures import figure_text
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.condition import CardsState
+from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.node_health import NodeFacts, NodeVerdict, evaluate, node_cards
 from kube_rdma.pools.rules.rails import physical
 from kube_rdma.pools.rules.selection import interfaces
@@ -199,7 +200,9 @@ def _pool(pool: pool_model.Pool) -> model.ReportedPool:
     spec, healthy = pool.spec, sum(share.healthy for share in pool.shares)
     counts = (len(pool.shares), healthy, len(pool.cards))
     serve = spec.serve.value if spec.serve is pool_model.Serving.CLAIMS else ""
-    return model.ReportedPool(spec.resource, spec.mode.value, *counts, serve)
+    bind = terms(spec).bind
+    shown = bind.value if bind is pool_model.Bind.POOL else ""
+    return model.ReportedPool(spec.resource, spec.mode.value, *counts, serve, shown)
 
 
 # The grid that `kube-rdma status --svg` draws.

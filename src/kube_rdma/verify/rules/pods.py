@@ -108,7 +108,7 @@ def paired_pod(
     devices = (
         _of_annotation(_annotation(document))
         or _of_claims(cards, answer, rates)
-        or _of_script(answer)
+        or of_script(answer)
     )[:MOST_DEVICES]
     if not devices:
         raise Refused(
@@ -165,7 +165,7 @@ def _of_claims(
         for name in dict.fromkeys(name for name, _ in listed)
     ]
     by_name: dict[str, list[PodDevice]] = {}
-    for device in _of_script(answer):
+    for device in of_script(answer):
         by_name.setdefault(device.name, []).append(device)
     chosen = [device.name for card in cards for device in rdma_devices(card, shown)]
     return [
@@ -177,7 +177,7 @@ def _of_claims(
     ]
 
 
-def _of_script(answer: str) -> list[PodDevice]:
+def of_script(answer: str) -> list[PodDevice]:
     """Return the devices that nccl_env.sh found, with the one GID index it chose for all."""
     last = answer.strip().rpartition("\n")[2]
     variables = next(iter(_objects(f"[{last}]")), {})
@@ -314,8 +314,7 @@ def _row(pool: ReportedPool) -> ModeRow | None:
 
 def _shares(pool: ReportedPool, report: NodeReport) -> int:
     """Return how many shares to ask for: 1 if a share is the pool, else 1 per healthy card."""
-    row = _row(pool)
-    if row is None or row.bind is Bind.POOL:
+    if pool.bind == Bind.POOL:
         return 1
     cards = [card for card in report.cards if pool.resource in card.resources]
     healthy = sum(not card.reasons and not card.gone for card in cards)

@@ -64,7 +64,7 @@ def test_cards_of_pools_come_with_ports_resources_and_reasons():
     assert ill.reasons[0].startswith("no port is ACTIVE")
     assert report.ill == (ill,)
     (pool,) = report.pools
-    assert (pool.resource, pool.mode, pool.cards) == ("rdma/hca", "hca", 2)
+    assert (pool.resource, pool.mode, pool.cards, pool.bind) == ("rdma/hca", "hca", 2, "pool")
     assert pool.healthy == pool.shares > 0
 
 

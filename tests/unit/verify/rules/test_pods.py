@@ -191,7 +191,8 @@ def report(mode, reasons, healthy, resource=HCA):
         ReportedCard(f"pci-{n}", f"mlx5_{n}", (resource,), reasons=(why,) if why else ())
         for n, why in enumerate(reasons)
     )
-    pool = ReportedPool(resource, mode, healthy, healthy, len(cards))
+    bind = "pool" if mode == Mode.HCA else ""
+    pool = ReportedPool(resource, mode, healthy, healthy, len(cards), bind=bind)
     return NodeReport("0.1.0", cards=cards, pools=(pool,))
 
 
@@ -213,7 +214,7 @@ def test_shares_are_never_more_than_are_healthy(mode, reasons, healthy):
     shares = container["resources"]["limits"][HCA]
     # A report of a moment in which all are ill and some shares healthy says little: all are tried.
     of_cards = min(reasons.count("") or len(reasons), healthy)
-    assert shares == (1 if mode in (Mode.HCA, "later") else of_cards)
+    assert shares == (1 if mode is Mode.HCA else of_cards)
     named = {(node, name) for node, name, _ in made.cards}
     assert named == {("a", f"mlx5_{n}") for n, why in enumerate(reasons) if why}
 

@@ -164,6 +164,7 @@ _SPEC = ObjectCodec.of(FullPodSpec, writes=False)
 _STATUS = ObjectCodec.of(FullPodStatus, writes=False)
 FULL_POD = ObjectKind("", "v1", "Pod", "pods", namespaced=True, spec=_SPEC, status=_STATUS)
 FullPod: TypeAlias = Stored[FullPodSpec, FullPodStatus]
+Spec = TypeVar("Spec", bound=PodSpec)
 Status = TypeVar("Status", bound=PodStatus)
 
 
@@ -194,7 +195,7 @@ def _limits(container: Container) -> Counter[str]:
     return Counter({name: units(str(count)) for name, count in limits.items() if "/" in name})
 
 
-def pod_state(pod: Stored[PodSpec, Status]) -> PodState:
+def pod_state(pod: Stored[Spec, Status]) -> PodState:
     """Return the model value of a Pod object."""
     return PodState(
         namespace=pod.namespace,
@@ -212,7 +213,7 @@ def pod_state(pod: Stored[PodSpec, Status]) -> PodState:
     )
 
 
-def _owner(pod: Stored[PodSpec, Status], owner: Owner) -> str:
+def _owner(pod: Stored[Spec, Status], owner: Owner) -> str:
     """Return kind and name of a pod's owner; a ReplicaSet has the name of its Deployment."""
     generation = f"-{pod.label('pod-template-hash')}"
     name = owner.name.removesuffix(generation) if owner.kind == "ReplicaSet" else owner.name
