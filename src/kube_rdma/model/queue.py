@@ -44,6 +44,7 @@ class WaitingPods(Frozen):
     flavors: tuple[str, ...] = ()
     selector: Mapping[str, str] = {}  # their nodeSelector
     hosts: Mapping[str, int] | None = None  # how many on each hostname; None: no node is named
+    measures: bool = False  # they ask for a preflight
 
 
 class WaitingWorkload(NamespacedName):

@@ -21,6 +21,7 @@ from kube_rdma.attach.cluster import network_of
 from kube_rdma.ipam.objects import IPPoolStatus
 from kube_rdma.model import queue as model
 from kube_rdma.model.kubernetes import Condition, SparsePart
+from kube_rdma.model.preflight import REQUEST
 from kube_rdma.model.reports import NodeReport
 from kube_rdma.model.verify import BandwidthCheckStatus
 
@@ -118,6 +119,7 @@ def _pods(pod_set: _PodSet, given: _Assignment, namespace: str) -> model.Waiting
         tuple(sorted({*given.flavors.values()})),
         spec.node_selector,
         _hosts(given.topology_assignment or {}),
+        REQUEST in annotations,
     )
 
 

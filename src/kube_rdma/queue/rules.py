@@ -17,7 +17,6 @@ from kube_rdma.lib.phrases import listed
 from kube_rdma.model import queue as model
 from kube_rdma.model.kubernetes import cut, moment
 from kube_rdma.model.pools import Bind
-from kube_rdma.pools.rules.modes import MODES
 from kube_rdma.reports.rules.cluster import OLD_SECONDS
 
 RECENT = timedelta(hours=24)  # a measurement's suspects count for as long
@@ -29,7 +28,6 @@ MOST_PROBLEMS = 8  # that are looked for
 _OWN = "rdma/"  # resources with this prefix are RDMA, whether a NodeReport offers them or not
 _Place = tuple[str, tuple[str, ...]]
 """Nodes that are judged together, after their name for people; "" for a node that Kueue chose."""
-_WHOLE_POOL = {mode.value for mode, row in MODES.items() if row.bind is Bind.POOL}
 
 
 def answer(workload: model.WaitingWorkload, world: model.RailsWorld) -> tuple[str, str] | None:
@@ -65,6 +63,8 @@ def answer(workload: model.WaitingWorkload, world: model.RailsWorld) -> tuple[st
     said = f"NodeReports show enough healthy shares {' and '.join(on)}"
     if any(pods.claims for pods, _ in asking):
         said += "; devices of claims are not counted"
+    if asking and all(pods.measures for pods, _ in asking):
+        said += "; its pods measure their rails before they start"
     return model.READY, cut(plain(said)) if asking else "No pod asks for RDMA"
 
 
@@ -124,7 +124,7 @@ def _trouble(
     age = report.age(world.now) if report else None
     if report is None or age is None or age > OLD_SECONDS:
         return f"has no NodeReport of the last {OLD_SECONDS / 60:.0f} minutes that can be read"
-    whole = {pool.resource for pool in report.pools if pool.mode in _WHOLE_POOL}
+    whole = {pool.resource for pool in report.pools if pool.bind == Bind.POOL}
     for card in report.ill:
         if whole & need.keys() & {*card.resources}:
             return f"gives an ill card with each share: {card.name}: {card.reasons[0]}"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kube_client import wire
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
 from kube_rdma.ipam.cluster import IP_POOL_TEXT
+from kube_rdma.model.preflight import REQUEST
 from kube_rdma.queue import cluster
 from kube_rdma.verify.cluster import BANDWIDTH_CHECK
 
@@ -90,12 +91,13 @@ def test_a_workload_whose_nodes_follow_all_checks_is_judged_without_them():
 def test_pods_ask_for_what_their_limits_and_annotations_say():
     limits = {"limits": {"rdma/nic": "2", "cpu": "4", "rdma/none": "0", "rdma/odd": "x"}}
     spec = {"containers": [{"name": "a", "resources": limits}], "resourceClaims": [{"name": "b"}]}
-    asks = {"k8s.v1.cni.cncf.io/networks": "rail-0, other/rail-0"}
+    asks = {"k8s.v1.cni.cncf.io/networks": "rail-0, other/rail-0", REQUEST: "ring"}
     place = {"count": 3, "flavors": {"cpu": "b", "rdma/nic": "a", "memory": "b"}}
     (pods,) = waiting(place, spec | {"nodeSelector": {"a": "b"}}, asks).pods
     assert dict(pods.resources) == {"rdma/nic": 2}
     assert pods.claims
     assert pods.networks == ("team/rail-0", "other/rail-0")
+    assert pods.measures
     assert (pods.count, pods.flavors, pods.selector) == (3, ("a", "b"), {"a": "b"})
 
 

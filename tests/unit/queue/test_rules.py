@@ -38,7 +38,8 @@ def pods(hosts=NODES[:2], shares=8, **more):
 def report(healthy=8, *, age=0, mode="exclusive", ill=(), resource=NIC):
     """A report some seconds ago; ill cards with `no port is ACTIVE`."""
     renewed = moment(NOW - timedelta(seconds=age))
-    pool = ReportedPool(resource, mode, shares=8, healthy=healthy, cards=8)
+    bind = "pool" if mode == "hca" else ""
+    pool = ReportedPool(resource, mode, shares=8, healthy=healthy, cards=8, bind=bind)
     cards = tuple(
         ReportedCard(id=name, name=name, resources=(resource,), reasons=("no port is ACTIVE",))
         for name in ill
@@ -147,6 +148,14 @@ def test_nodes_of_a_job_with_claims_need_reports_and_no_more():
     assert state == model.READY
     assert "claims are not counted" in message
     assert answer(workload(asks), world(report()))[0] == model.RETRY
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_the_answer_says_if_all_pods_measure_before_they_start(both):
+    asking = (pods(measures=True), pods(measures=both, shares=0))
+    state, message = answer(workload(*asking), WELL)
+    assert state == model.READY
+    assert ("its pods measure their rails before they start" in message) is both
 
 
 @pytest.mark.parametrize(
