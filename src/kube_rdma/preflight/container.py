@@ -174,7 +174,8 @@ async def _rail(files: Files, runs: Sequence[model.Run], ends: float, seconds: f
 async def _server(run: model.Run, rate: float | None, until: float, seconds: float) -> None:
     """Serve a client well, or for about as long as it tries: once more if it fails early.
 
-    A stranger who connects, and says nothing of a queue pair, is followed by the client.
+    A stranger who connects, and says nothing of a queue pair, is followed by the client. Whoever
+    has failed is awaited for `seconds` at most: a client tries again at once, or not at all.
     """
     now, failed = asyncio.get_running_loop().time, 0
     while (left := until - now()) > 0 and failed < _TRIES:
@@ -182,7 +183,8 @@ async def _server(run: model.Run, rate: float | None, until: float, seconds: flo
         code, _, served = await _perftest(run, rate, left, seconds, seconds / 2)
         if code == 0 or served > seconds / 2:
             return
-        failed += served > 0
+        if served:
+            failed, until = failed + 1, min(until, now() + seconds)
         await asyncio.sleep(_AGAIN)
 
 

@@ -178,6 +178,19 @@ async def test_a_server_ends_soon_after_its_client_gave_up(pod, end, calls):
     assert len(pod.called) == calls
 
 
+async def test_a_server_awaits_a_client_that_failed_no_longer_than_it_may_try_again(pod):
+    """Its run ended early with an error that makes a second try pointless."""
+    pod.perftest(
+        '[ $(wc -l < "$(dirname $0)/../called") -gt 1 ] && exec sleep 60\n'
+        "echo ' remote address: LID 0000'; exit 1"
+    )
+    pod.plan(run(client=False))
+    began = time.monotonic()
+    assert (await measure(pod.files, 5, seconds=1)).code == 0
+    assert time.monotonic() - began < 30  # of 60 and more in which a client may come
+    assert len(pod.called) > 1
+
+
 async def test_a_stranger_who_connects_and_says_nothing_does_not_keep_the_server(pod):
     """perftest has closed its listener then; the server begins anew for the client."""
     pod.perftest('[ $(wc -l < "$(dirname $0)/../called") -gt 1 ] || exec sleep 60')
