@@ -191,7 +191,9 @@ def test_a_gang_with_a_lossy_card_does_not_start_and_its_card_is_named(
     waiting.until(lab, "the verdict", lambda: result(lab))
     status = result(lab)
     assert status["state"] == "NotWell"
-    (suspect,) = status["suspects"]
+    named = [one for one in status["suspects"] if one["kind"] != "pair"]
+    assert len(named) == 1, status  # beside others, a pair may be slow that has no part in it
+    suspect = named[0]
     assert suspect["node"] == lossy
     (attached,) = json.loads(one_again(lab, one)["metadata"]["annotations"][OWN_ANNOTATION])
     assert suspect["device"] == attached["rdmaDevice"]

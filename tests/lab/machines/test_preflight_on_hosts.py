@@ -62,6 +62,7 @@ def test_all_cards_of_good_nodes_are_measured_and_the_gang_starts(hosts, job):
     cluster.wait(hosts, "pods", f"-l=job={JOB}", "--for=condition=Ready")
 
 
+@pytest.mark.slow
 def test_the_cards_of_a_node_that_loses_packets_are_named(hosts, lossy, job):
     status = waiting.until(hosts, "the verdict", lambda: result(hosts))
     assert status["state"] == "NotWell"
