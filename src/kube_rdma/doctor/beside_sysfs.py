@@ -1,9 +1,8 @@
 """Reads the parts of an Observation that no file of a recorded sysfs tree has.
 
 They are flow control, whether the machine is virtual, and the error counters of ports. Counters are
-read twice with some seconds between: a counter may have stood at its number for a year. There are
-counters of the RDMA device in sysfs, and of its interface, which its driver keeps.
-doctor/rules/errors says which of them are errors.
+read twice with some seconds between: a counter may have stood at its number for a year.
+hardware/rules/error_counters says which of them are errors.
 
 doctor/evidence reads them beside all else; `devices --record` writes them as a file into the tree.
 """
@@ -20,48 +19,16 @@ from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.ethtool import read_statistics
 from kube_rdma.adapters.kernel.netlink.dcb import read_flow_control
-from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles, PortName
+from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles
 from kube_rdma.doctor.recorded import FILE
-from kube_rdma.doctor.rules.errors import full, rises, roce_interfaces
+from kube_rdma.doctor.rules.errors import roce_interfaces
+from kube_rdma.hardware.error_counters import InterfaceStatistics, PortCounters, port_counters
+from kube_rdma.hardware.rules.error_counters import full, rises
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.doctor import Observation, ObservedErrors, ObservedFlowControl
 from kube_rdma.model.survey import Survey
 
-PortCounters = Mapping[PortName, Mapping[str, int]]
 Statistics = Callable[[], PortCounters]
-
-
-class InterfaceStatistics:
-    """A reader of the interface statistics of a node's RDMA cards, by port.
-
-    Soft devices such as rxe are left out.
-    """
-
-    def __init__(
-        self, survey: Survey, ask: Callable[[str], Mapping[str, int]] = read_statistics
-    ) -> None:
-        """Take the Survey whose ports are read.
-
-        `ask` returns the statistics of an interface, or raises Unavailable.
-        """
-        self._interfaces = {
-            (device.name, port.number): port.netdev
-            for device in survey.devices
-            for port in device.own_ports
-            if device.pci and port.netdev
-        }
-        self._ask = ask
-        self.refused: Unavailable | None = None  # the first reason why an interface said nothing
-
-    def read(self) -> PortCounters:
-        """Return the current counters by port, without interfaces whose driver gives none."""
-        read = {}
-        for port, interface in self._interfaces.items():
-            try:
-                read[port] = self._ask(interface)
-            except Unavailable as error:
-                self.refused = self.refused or error
-        return read
 
 
 async def watched_errors(
@@ -78,30 +45,16 @@ async def watched_errors(
     if not seconds:
         raise Unavailable("they were not watched, as --interval 0 wants it")
     files = CounterFiles(root, gid_tables=0)
-    before = _counters(files, statistics())
+    before = port_counters(files, statistics())
     if not any(before.values()):
         raise Unavailable("no port has counters")
     await pause(seconds)
-    after = _counters(files, statistics())
+    after = port_counters(files, statistics())
     read = ((port, before.get(port, {}), now) for port, now in after.items())
     seen = (
         ObservedErrors(*port, seconds, rises(was, now), full(was, now)) for port, was, now in read
     )
     return tuple(one for one in seen if one.rises or one.full)
-
-
-def _counters(files: CounterFiles, statistics: PortCounters) -> PortCounters:
-    """Return the counters of each port from sysfs, with the interface statistics of its driver.
-
-    Of two counters of one name that of sysfs counts.
-    """
-    ports = {
-        (device.name, port.number): {**port.counters, **port.hw_counters}
-        for device in files.read().devices
-        for port in device.ports
-    }
-    names = {**ports, **statistics}
-    return {port: {**statistics.get(port, {}), **ports.get(port, {})} for port in names}
 
 
 class KernelReaders(Frozen):
@@ -125,7 +78,7 @@ async def read_beside_sysfs(
     """
     readers = readers or KernelReaders()
     reader = PartReader()
-    statistics = InterfaceStatistics(survey, readers.statistics)
+    statistics = InterfaceStatistics(survey.devices, readers.statistics)
     errors = await reader.asked("errors", lambda: readers.watch(interval, statistics.read))
     if statistics.refused:
         reader.keep("statistics of interfaces", statistics.refused)

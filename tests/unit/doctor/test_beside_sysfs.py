@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.doctor.beside_sysfs import InterfaceStatistics, watched_errors
+from kube_rdma.doctor.beside_sysfs import watched_errors
+from kube_rdma.hardware.error_counters import InterfaceStatistics
 from kube_rdma.hardware.machines import machine
 from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.model.doctor import ObservedErrors
@@ -125,7 +126,7 @@ async def nothing(_seconds):
 async def test_counters_of_the_interface_are_told_with_those_of_the_device(root):
     survey = survey_at(root)
     driver = FakeDriver({"rx_discards_phy": 2}, refusing={survey.devices[1].ports[0].netdev})
-    statistics = InterfaceStatistics(survey, driver.ask)
+    statistics = InterfaceStatistics(survey.devices, driver.ask)
     change = then(root, "counters", {"symbol_error": 912})
     (seen,) = await watched_errors(2.0, statistics.read, root=root, pause=change)
     assert seen.rises == (("symbol_error", 12), ("rx_discards_phy", 2))
@@ -135,13 +136,15 @@ async def test_counters_of_the_interface_are_told_with_those_of_the_device(root)
 async def test_a_card_that_counts_by_its_interface_alone_is_watched(tmp_path):
     """irdma's hw_counters have no errors of the cable."""
     write_tree(tmp_path, [hard_card(0)])
-    statistics = InterfaceStatistics(survey_at(tmp_path), FakeDriver({"rx_crc_errors.nic": 4}).ask)
+    statistics = InterfaceStatistics(
+        survey_at(tmp_path).devices, FakeDriver({"rx_crc_errors.nic": 4}).ask
+    )
     (seen,) = await watched_errors(2.0, statistics.read, root=tmp_path, pause=nothing)
     assert seen.rises == (("rx_crc_errors.nic", 4),)
 
 
 def test_interfaces_of_functions_behind_the_switch_are_not_asked():
     """Netlink names a representor for each port of a card in switchdev mode."""
-    statistics = InterfaceStatistics(survey_at(machine("cx5-dual")), FakeDriver({}).ask)
+    statistics = InterfaceStatistics(survey_at(machine("cx5-dual")).devices, FakeDriver({}).ask)
     asked = {device: port for device, port in statistics.read() if device in ("mlx5_0", "mlx5_1")}
     assert asked == {"mlx5_0": 4, "mlx5_1": 4}

@@ -1,10 +1,10 @@
 """Reads an interface's ethtool statistics (`-S`) and private flags, under its driver's names.
 
-doctor/rules/errors says which statistics tell of a bad cable or of a pause storm, for sysfs has no
-file of them. fabric/neighbours asks whether a card's firmware takes LLDP frames. Numbers and
-layouts are those of include/uapi/linux/ethtool.h and sockios.h; what answers is dev_ethtool in
-net/ethtool/ioctl.c. To read needs no right. An interface of another network namespace does not
-exist here.
+hardware/rules/error_counters says which statistics tell of a bad cable or of a pause storm, for
+sysfs has no file of them. fabric/neighbours asks whether a card's firmware takes LLDP frames.
+Numbers and layouts are those of include/uapi/linux/ethtool.h and sockios.h; what answers is
+dev_ethtool in net/ethtool/ioctl.c. To read needs no right. An interface of another network
+namespace does not exist here.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""KR126 to KR129: compares ports with each other, and judges error counters that rise.
+"""KR126 to KR129: compares ports with each other, and tells of error counters that rise.
 
     KR126  flow control of a port is unlike that of most ports of its node
     KR127  RoCE packets get lost without PFC        KR129  other errors of a port that is up
     KR128  a card is unlike most cards of the fleet; diagnose.py calls `outliers` for it
 
-cards.py has KR126, KR127 and KR129 among its checks. `rises` says which counters are worth keeping;
-doctor/beside_sysfs reads them twice. A counter that stands at a number says nothing, for nobody
-knows since when. One that is full hides all errors from then on, and is reported as advice. Names
-are from Documentation/ABI/stable/sysfs-class-infiniband and of the drivers: mlx5/counters.c,
-bnxt_re/hw_counters.c below drivers/infiniband/hw.
+cards.py has KR126, KR127 and KR129 among its checks. hardware/rules/error_counters says which
+counters are errors; doctor/beside_sysfs reads them twice. A counter that is full hides all errors
+from then on, and is reported as advice.
 """
 
 from __future__ import annotations
@@ -22,7 +20,8 @@ from types import MappingProxyType
 from kube_base.frozen import Frozen
 from kube_rdma.doctor.rules.check import whole_cards
 from kube_rdma.doctor.rules.meant import kinds_of, meant, survey_of
-from kube_rdma.model.device import Device, LinkLayer, Port, PortState
+from kube_rdma.hardware.rules import error_counters as counters
+from kube_rdma.model.device import Device, LinkLayer, Port
 from kube_rdma.model.doctor import Observation, ObservedErrors, ObservedFlowControl
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.survey import Survey
@@ -96,7 +95,7 @@ def peers(seen: Observation) -> Mapping[str, Sequence[tuple[Device, Port]]]:
     """
     groups: dict[str, list[tuple[Device, Port]]] = {}
     names, kinds = meant(seen), kinds_of(survey_of(seen))
-    for device, port in active_ports(seen):
+    for device, port in counters.active_ports(seen.survey.devices if seen.survey else ()):
         if device.name in names and device.name in kinds:
             kind = f"{kinds[device.name]} {port.number} {names[device.name]}"
             groups.setdefault(kind, []).append((device, port))
@@ -119,17 +118,9 @@ def below_peers(seen: Observation, value: _Value) -> Iterator[tuple[Device, Port
 
 def roce_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
     """Yield active Ethernet ports of hardware devices."""
-    for device, port in active_ports(seen):
+    for device, port in counters.active_ports(seen.survey.devices if seen.survey else ()):
         if port.link_layer is LinkLayer.ETHERNET:
             yield device, port
-
-
-def active_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
-    """Yield active ports of hardware devices, without representors of functions behind a switch."""
-    for device in seen.survey.devices if seen.survey else ():
-        for port in device.own_ports:
-            if device.pci and port.state is PortState.ACTIVE:
-                yield device, port
 
 
 def roce_interfaces(survey: Survey) -> tuple[tuple[str, str], ...]:
@@ -164,84 +155,6 @@ def priorities(which: Sequence[int]) -> str:
 
 # KR127 and KR129: error counters that rise.
 
-# Bits, lanes and packets that a cable damages, in `counters` of any link layer.
-LINK = (
-    *("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors"),
-    *("port_rcv_remote_physical_errors", "local_link_integrity_errors"),
-    *("excessive_buffer_overrun_errors", "rx_icrc_encapsulated", "rx_roce_errors"),
-    # The same by network drivers: also symbols and blocks that FEC could not correct.
-    *("rx_pcs_symbol_err_phy", "rx_symbol_err_phy", "rx_crc_errors_phy", "link_down_events_phy"),
-    *("rx_pcs_symbol_err", "rx_fec_uncorrectable_blocks", "rx_fcs_err_frames", "link_down_events"),
-    *("rx_crc_errors.nic", "illegal_bytes.nic", "mac_local_faults.nic", "mac_remote_faults.nic"),
-)
-# Packets that came too late or never, in `hw_counters`, and those that a full buffer dropped.
-LOSS = (
-    *("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "implied_nak_seq_err"),
-    *("roce_slow_restart", "to_retransmits", "seq_err_naks_rcvd", "missing_resp"),
-    *("max_retry_exceeded", "rx_roce_discards", "port_xmit_discards"),
-)
-# Where packets take several ways (adaptive routing, usual in InfiniBand) some overtake others, and
-# nothing is lost: "Out-of-Order Data Placement" in NVIDIA's documents of MLNX_OFED.
-_SURE_LOSS = tuple(name for name in LOSS if name != "out_of_sequence")
-# No errors, but what else happens where packets get lost.
-CONGESTION = ("np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets")
-_ALL_PRIORITIES = 8
-_PRIORITIES = range(_ALL_PRIORITIES)
-# Packets of any kind that a port without a free buffer dropped, RoCE or not.
-DISCARDS = (
-    *("rx_discards_phy", "tx_discards_phy", "rx_dropped.nic"),
-    *(f"rx_discard_packets_cos{number}" for number in _PRIORITIES),
-)
-# The card itself says that it stood still for long. mlx5: it sent pause frames beyond its
-# watermarks (device_stall_minor_watermark_cnt and device_stall_critical_watermark_cnt).
-STORMS = (
-    *("tx_pause_storm_warning_events", "tx_pause_storm_error_events"),
-    *("continuous_pause_events", "continuous_roce_pause_events"),
-)
-# Microseconds in which a port was stopped, or stopped its peer, by priority.
-PAUSED = (
-    *("rx_global_pause_duration", "tx_global_pause_duration"),
-    *(f"{way}_prio{n}_pause_duration" for way in ("rx", "tx") for n in _PRIORITIES),
-    *(f"pfc_pri{n}_{way}_duration_us" for way in ("rx", "tx") for n in _PRIORITIES),
-)
-# Frames that ask for a pause, which a lossless fabric needs: shown beside what is wrong.
-PAUSES = (
-    *("rx_pause_ctrl_phy", "tx_pause_ctrl_phy", "rx_pause_frames", "tx_pause_frames"),
-    *("rx_pfc_frames", "tx_pfc_frames", "link_xoff_rx.nic", "link_xoff_tx.nic"),
-)
-STORM_SHARE = 0.5  # of the time, in a pause; a guess
-_MICROSECONDS = 1e6
-_KEPT = (*LINK, *LOSS, *DISCARDS, *STORMS, *PAUSED, *PAUSES, *CONGESTION)
-
-
-def rises(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Return the known counters that rose, each with its rise.
-
-    A counter that fell was reset, and is left out.
-    """
-    named = ((name, after.get(name), before.get(name)) for name in _KEPT)
-    grown = ((name, now - was) for name, now, was in named if now is not None and was is not None)
-    return tuple((name, more) for name, more in grown if more > 0)
-
-
-# Error counters of PortCounters (InfiniBand Architecture Specification) stop at all ones until they
-# are reset. The folder `counters` has them in these bits with every driver: PORT_PMA_ATTR of
-# drivers/infiniband/core/sysfs.c. hfi1 counts in 64 bits, and cuts them off here (hfi1/mad.c).
-_FULL = (
-    (0xF, ("local_link_integrity_errors", "excessive_buffer_overrun_errors")),
-    (0xFF, ("link_error_recovery", "link_downed")),
-    (0xFFFF, ("symbol_error", "port_rcv_errors", "port_rcv_remote_physical_errors")),
-    (0xFFFF, ("port_xmit_discards",)),
-)
-
-
-def full(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Return the counters that stayed at their maximum between two readings, with that maximum."""
-    every = ((name, most) for most, names in _FULL for name in names)
-    return tuple(
-        (name, most) for name, most in every if before.get(name) == after.get(name) == most
-    )
-
 
 def _blind(
     device: Device, port: Port, watched: ObservedErrors, names: tuple[str, ...]
@@ -268,12 +181,13 @@ def lost_packets(seen: Observation) -> Iterator[Finding]:
         watched, control = _watched(seen, device, port), controls.get(port.netdev or "")
         if watched is None or control is None or control.pfc is None:
             continue
-        if len(control.pfc) == _ALL_PRIORITIES:
+        if len(control.pfc) == counters.ALL_PRIORITIES:
             continue
-        if not _of(watched, LOSS):
-            yield from _blind(device, port, watched, LOSS)
+        if not counters.rose(watched.rises, counters.LOSS):
+            yield from _blind(device, port, watched, counters.LOSS)
             continue
-        pfc, evidence = priorities(control.pfc), _evidence(watched, (*LOSS, *DISCARDS, *CONGESTION))
+        lost = (*counters.LOSS, *counters.DISCARDS, *counters.CONGESTION)
+        pfc, evidence = priorities(control.pfc), _evidence(watched, lost)
         if control.pfc:
             cause = "RoCE loses packets: its traffic may be in a priority without PFC"
             remedy = (
@@ -292,72 +206,22 @@ def lost_packets(seen: Observation) -> Iterator[Finding]:
         )
 
 
-_STORM_REMEDY = (
-    "If tx counters rise, see this host's PCIe link (KR125), memory and driver. "
-    "If rx counters rise, look for the sender of the pauses behind the switch"
-)
-
-
 def rising(seen: Observation) -> Iterator[Finding]:
     """The port is ACTIVE, and jobs are slow, hang, or end with error 12."""
-    for device, port in active_ports(seen):
+    for device, port in counters.active_ports(seen.survey.devices if seen.survey else ()):
         watched = _watched(seen, device, port)
         if watched is None:
             continue
-        yield from _blind(device, port, watched, (*LINK, *LOSS))
-        if wrong := _wrong(watched, port):
-            names, cause, remedy = wrong
-            evidence = f"port {port.number} is up; {_evidence(watched, names)}"
-            yield Finding(device.name, evidence, cause, remedy, Severity.WARNING)
-
-
-def _wrong(watched: ObservedErrors, port: Port) -> tuple[tuple[str, ...], str, str] | None:
-    """Return counters that point to a fault of the port, its cause and its remedy.
-
-    Of several faults the first counts. Return None without a fault.
-    """
-    if _of(watched, LINK):
-        return (
-            (*LINK, *LOSS, *DISCARDS),
-            "The link damages data, or goes down now and then",
-            "Reseat or replace cable and transceiver; try another switch port",
-        )
-    if storm := _storm(watched):
-        return (
-            storm,
-            "A pause storm: pauses of a slow receiver stop the fabric",
-            _STORM_REMEDY,
-        )
-    if _of(watched, LOSS if port.link_layer is LinkLayer.ETHERNET else _SURE_LOSS):
-        return (
-            (*LOSS, *DISCARDS),
-            "Packets get lost in a switch with a full buffer, or on a bad link",
-            "See drops, errors, PFC and ECN of the switches' ports",
-        )
-    if _of(watched, DISCARDS):
-        return (
-            (*DISCARDS, *PAUSES),
-            "The port drops packets, for this host takes them too slowly",
-            "See the PCIe link (KR125) and PFC of the port; dropped TCP packets count, too",
-        )
-    return None
-
-
-def _storm(watched: ObservedErrors) -> tuple[str, ...]:
-    """Return the names of the counters to show for a pause storm; () where there is none."""
-    most = watched.seconds * _MICROSECONDS * STORM_SHARE
-    long = tuple(name for name, more in watched.rises if name in PAUSED and more > most)
-    return (*STORMS, *long, *PAUSES) if long or _of(watched, STORMS) else ()
+        yield from _blind(device, port, watched, (*counters.LINK, *counters.LOSS))
+        if wrong := counters.fault(watched.rises, watched.seconds, port.link_layer):
+            evidence = f"port {port.number} is up; {_evidence(watched, wrong.shown)}"
+            yield Finding(device.name, evidence, wrong.cause, wrong.remedy, Severity.WARNING)
 
 
 def _watched(seen: Observation, device: Device, port: Port) -> ObservedErrors | None:
     """Return what was watched of a port's counters; None where nothing rose and none was full."""
     of_port = (one for one in seen.errors or () if one.device == device.name)
     return next((one for one in of_port if one.port == port.number), None)
-
-
-def _of(watched: ObservedErrors, names: tuple[str, ...]) -> bool:
-    return any(name in names for name, _ in watched.rises)
 
 
 def _evidence(watched: ObservedErrors, names: tuple[str, ...]) -> str:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.doctor.rules.cards import bridges_of
 from kube_rdma.doctor.rules.diagnose import diagnose
-from kube_rdma.doctor.rules.errors import Majority, majority, rises
+from kube_rdma.doctor.rules.errors import Majority, majority
+from kube_rdma.hardware.rules.error_counters import rises
 from kube_rdma.model.device import LinkLayer, PciAddress, PcieLink
 from kube_rdma.model.doctor import ObservedBridge, ObservedDomain, ObservedErrors
 from kube_rdma.model.finding import Severity
