@@ -1,16 +1,21 @@
-"""Says which counters of a port mean errors, and which fault they point to.
+"""Says which counters of a port mean errors, which fault they point to, and which port is degraded.
 
-A counter that stands at a number says nothing, for nobody knows since when: two readings are
-compared. Names are from Documentation/ABI/stable/sysfs-class-infiniband and of the drivers:
-mlx5/counters.c, bnxt_re/hw_counters.c below drivers/infiniband/hw.
+The doctor compares two readings that are seconds apart (KR127, KR129). The agent judges by the same
+rules over time, with a reading each few minutes. A counter that stands at a number says nothing,
+for nobody knows since when. Names are from Documentation/ABI/stable/sysfs-class-infiniband and of
+the drivers: mlx5/counters.c, bnxt_re/hw_counters.c below drivers/infiniband/hw.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from math import inf
+from types import MappingProxyType
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.device import Device, LinkLayer, Port, PortState
+from kube_rdma.model.kubernetes import moment
 
 Rises = tuple[tuple[str, int], ...]  # counters that rose, each with its rise
 
@@ -157,3 +162,91 @@ def _storm(risen: Rises, seconds: float) -> tuple[str, ...]:
 def rose(risen: Rises, names: tuple[str, ...]) -> bool:
     """Return whether one of the named counters rose."""
     return any(name in names for name, _ in risen)
+
+
+# Over time: a port that is up and degraded.
+
+# In these a port only shows the fault of another one, which the doctor tells a person to look for.
+_OF_OTHERS = ("port_rcv_remote_physical_errors", *(name for name in PAUSED if "rx_" in name))
+_BY_LIMIT = (
+    (2.0, (*LINK, *STORMS)),  # 120 an hour: the bit errors that InfiniBand's specification allows
+    (0.1, tuple(name for name in LINK if name.startswith("link_down"))),
+    (60_000.0, (*LOSS, *DISCARDS)),  # to send so many again costs a port about 1 %; a guess
+    (STORM_SHARE * 60 * _MICROSECONDS, PAUSED),
+)
+# The rises a minute above which counters, over time, show that a card, cable or host is degraded.
+LIMITS: Mapping[str, float] = MappingProxyType(
+    {name: limit for limit, names in _BY_LIMIT for name in names if name not in _OF_OTHERS}
+)
+
+RISING_INTERVALS = 3  # one after another, in which the same counter rises
+QUIET_SECONDS = 1800.0  # at half of that rate or less, until a verdict ends
+SHORTEST_SECONDS = 60.0  # of an interval: what rises fast for less is a burst
+
+
+class PortEvidence(Frozen):
+    """The evidence that the readings of a port's counters have given so far.
+
+    One interval with errors is no evidence: links are trained, cables pulled, switches restarted.
+    Nor is one at whose ends the port was down or away, or in which a counter began anew.
+    """
+
+    at: float = -inf  # of the last reading, by a clock that does not jump
+    counters: Mapping[str, int] = {}
+    rising: Mapping[str, tuple[int, float]] = {}  # in the last intervals: in how many, since when
+    counter: str = ""  # that the verdict is about
+    why: str = ""  # the port is degraded; "" if it is not
+    quiet: float = 0.0  # seconds without errors since then
+    full: bool = False  # that counter can rise no more
+
+    @property
+    def sentence(self) -> str:
+        """Return why the port is degraded, and what ends that; "" if it is not."""
+        if not self.why:
+            return ""
+        reset = f"a reset of {self.counter}, which is full, and then " if self.full else ""
+        end = f"{QUIET_SECONDS / 60:g} minutes below {LIMITS[self.counter] / 2:,.9g} a minute"
+        return f"{self.why}; {reset}{end} end this"
+
+
+def judged(
+    before: PortEvidence, at: float, counters: Mapping[str, int], wall: datetime, port: str
+) -> PortEvidence:
+    """Return the evidence about a port after another reading, without counters if it was down.
+
+    `at` is in seconds of a clock that does not jump, and `wall` is the time of day.
+    """
+    was, seconds = before.counters, at - before.at
+    if seconds < SHORTEST_SECONDS:
+        return before
+    now = replace(before, at=at, counters=counters)
+    if not (was and counters) or any(counters.get(name, old) < old for name, old in was.items()):
+        return replace(now, rising={})
+    risen = rises(was, counters)
+    found = _faults(risen, seconds)
+    streaks = {name: before.rising.get(name, (0, before.at)) for name in found}
+    rising = {name: (intervals + 1, began) for name, (intervals, began) in streaks.items()}
+    now = replace(now, rising=rising, full=before.counter in dict(full(was, counters)))
+    long = [name for name, (intervals, _) in rising.items() if intervals >= RISING_INTERVALS]
+    if long and before.counter not in long:
+        counter, began = long[0], rising[long[0]][1]
+        rate = dict(risen)[counter] * 60 / seconds
+        since = moment(wall - timedelta(seconds=at - began))
+        why = f"{counter} of {port} rises by {rate:,.1f} a minute since {since} "
+        why += f"({found[counter].cause})"
+        return replace(now, counter=counter, why=why, quiet=0.0, full=False)
+    if _faults(tuple((name, 2 * more) for name, more in risen), seconds):
+        return replace(now, quiet=0.0)
+    quiet = before.quiet + (0.0 if now.full else seconds)
+    return PortEvidence(at, counters) if quiet >= QUIET_SECONDS else replace(now, quiet=quiet)
+
+
+def _faults(risen: Rises, seconds: float) -> Mapping[str, PortFault]:
+    """Return the counters that rose fast enough, each with the fault that it points to alone."""
+    return {
+        name: found
+        for name, more in risen
+        if more * 60 / seconds > LIMITS.get(name, inf)
+        # Packets may take several ways in Ethernet, too: as if nobody knew the link layer.
+        and (found := fault(((name, more),), seconds, LinkLayer.UNKNOWN))
+    }

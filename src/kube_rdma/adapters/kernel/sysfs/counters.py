@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -73,18 +73,18 @@ class CounterFiles:
         self._looks = 0
         self._folders: _KnownFolders = {}
 
-    def read(self) -> CounterReadings:
+    def read(self, devices: Collection[str] | None = None) -> CounterReadings:
         """Read the counters of all devices and ports now; none where the kernel has no RDMA.
 
-        Counts of GIDs are of earlier rounds. The tables that have waited longest are counted for
-        the next round.
+        If `devices` are named, no others are read. Counts of GIDs are of earlier rounds. The tables
+        that have waited longest are counted for the next round.
         """
         try:
             root = os.open(self._root, _FOLDER)
         except OSError:
             return CounterReadings()
         with closed_after(root):
-            reader = _CounterReader(self._folders if self._looks % LISTED_LOOKS else {})
+            reader = _CounterReader(self._folders if self._looks % LISTED_LOOKS else {}, devices)
             readings = reader.all_devices(root, self._gids.get)
             self._folders = reader.seen
             self._count_gids(root, readings)
@@ -156,15 +156,15 @@ def _is_unread(said: bytes | int) -> bool:
 class _CounterReader:
     """A reader for one round; `unread` counts failed values, `seen` has the folders read."""
 
-    def __init__(self, earlier: _KnownFolders) -> None:
+    def __init__(self, earlier: _KnownFolders, only: Collection[str] | None = None) -> None:
         self.unread = 0
         self.seen: _KnownFolders = {}
-        self._folders = earlier
+        self._folders, self._only = earlier, only
 
     def all_devices(self, root: int, gids: Callable[[PortName], int | None]) -> CounterReadings:
         """Return the counters of the devices below the sysfs whose root is open."""
         with _Folder(DEVICES, root) as devices:
-            names = sorted(_names(devices))
+            names = sorted(n for n in _names(devices) if self._only is None or n in self._only)
             read = tuple(self._device(devices, name, gids) for name in names if name.isprintable())
         return CounterReadings(tuple(device for device in read if device), self.unread)
 
