@@ -148,6 +148,11 @@ class ReportedCard(kubernetes.SparsePart):
     """partOf is the physical card of which this one is a virtual function or a sub-function, by its
     id. Left out: this is a physical card. Example: 0000:81:00.0.
     """
+    degraded: kubernetes.Sentence = ""
+    """degraded is which error counter rises, how fast, since when, and what ends this; pods get the
+    card as before. Left out: none rises for long, or the agent has just restarted. Example:
+    link_downed of port 1 of mlx5_0 rises by 0.4 a minute since 2026-11-30T08:15:00Z (…).
+    """
 
 
 class ReportedPool(kubernetes.SparsePart):

@@ -64,6 +64,7 @@ def _fitted(card: ReportedCard) -> ReportedCard:
         carries=tuple(map(cut, card.carries[:8])),
         addresses=card.addresses[:16],
         part_of=str(card.part_of),
+        degraded=cut(card.degraded),
     )
 
 

@@ -54,6 +54,7 @@ cards = st.builds(
     st.lists(ports, max_size=20).map(tuple),
     st.lists(texts, max_size=12).map(tuple),
     st.booleans(),
+    degraded=texts,
 )
 reports = st.builds(
     NodeReport,

@@ -24,6 +24,7 @@ from kube_client.errors import Conflict
 from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced, WatchEvent
 from kube_rdma.adapters.bulkhead import object_failed, start
 from kube_rdma.adapters.cluster.kinds.own import StoredReport
+from kube_rdma.hardware.error_counters import CardErrors
 from kube_rdma.model.kubernetes import NodeState, moment
 from kube_rdma.model.pools import ClusterNodePolicy, NodeSpecs
 from kube_rdma.model.reports import NodeReport, NodeReportStatus
@@ -52,10 +53,14 @@ class NodeReporter(NodeKeeper[NodeReport]):
         pace: WritePace = REPORT_PACE,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        errors: CardErrors | None = None,
     ) -> None:
         super().__init__(pace)
         self._reports = reports
         self._now = now
+        self._errors = errors or CardErrors()
+        self._renewed = asyncio.Event()
+        self._look: AgentLook  # the last one
         self._stored: StoredReport | None = None
         self._shown = False  # whether the watch has it; its lists tell nothing of what it never had
         self._synced = False  # so `_stored` is what the API server has
@@ -71,7 +76,9 @@ class NodeReporter(NodeKeeper[NodeReport]):
             super().doubted()
 
     def _wanted(self, look: AgentLook) -> NodeReport:
-        return node_report(look)
+        self._look = look
+        degraded = self._errors.look(card for pool in look.verdict.pools for card in pool.cards)
+        return node_report(replace(look, degraded=degraded))
 
     def _agrees(self, node: NodeState, wanted: NodeReport) -> bool:
         if not self._synced:
@@ -102,7 +109,7 @@ class NodeReporter(NodeKeeper[NodeReport]):
         async with asyncio.TaskGroup() as tasks:
             read = partial(self._follow, self._reports.node, self._reports.watch, self._take)
             start(tasks, {"node report read": read, "node report written": super().run})
-            start(tasks, {"node report renewed": self._renew})
+            start(tasks, {"node report renewed": self._renew, "errors of cards": self._judge})
 
     async def _renew(self) -> None:
         """Write the report again every few minutes, even without a change."""
@@ -110,6 +117,16 @@ class NodeReporter(NodeKeeper[NodeReport]):
             await asyncio.sleep(spread(RENEW_SECONDS))
             self._due = True
             self._changes.touch()
+            self._renewed.set()
+
+    async def _judge(self) -> None:
+        """Judge the cards' error counters with each renewal, apart from it: a card may hang."""
+        while True:
+            await self._renewed.wait()
+            self._renewed.clear()
+            await self._errors.read(self._now())
+            if self._certain:
+                self.look(self._look)
 
     def _take(self, event: object) -> None:
         self._heard += 1

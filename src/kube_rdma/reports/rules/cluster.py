@@ -177,6 +177,9 @@ def _report(name: str, report: model.NodeReport | None) -> Iterator[Finding]:
         usable = f"{len(pooled) - len(ill)} of {len(pooled)} cards can be used"
         remedy = "Do what the reason says, or leave the card out of its pool by a selector"
         yield Finding.of("CardsUnhealthy", about, f"{usable}. {cards}", remedy)
+    if degraded := [f"{card.name}: {card.degraded}" for card in pooled if card.degraded]:
+        remedy = f"See kube-rdma doctor {quote(about)} (KR127, KR129)"
+        yield Finding.of("CardsDegraded", about, listed(degraded), remedy, Severity.ADVICE)
     if report.metrics:
         remedy = "End the program that has the port (ss -ltnp on the node), or set metrics.port"
         sentence = f"Prometheus gets no metrics of its agent: {report.metrics}"

@@ -53,6 +53,7 @@ class AgentLook(Frozen):
     served: tuple[pool_model.Pool, ...] | None = None
     metrics: str = ""  # why nobody gets this agent's metrics
     neighbours: Mapping[model.PortKey, model.KnownNeighbour] = {}  # of ports of pools
+    degraded: Mapping[CardId, str] = {}  # why cards of pools are
 
     @property
     def listed(self) -> tuple[pool_model.Pool, ...]:
@@ -63,7 +64,7 @@ class AgentLook(Frozen):
 def node_report(look: AgentLook) -> model.NodeReport:
     """Return the report on a survey of a node.
 
-    Of more than MOST_CARDS cards, those without `reasons` are left out first.
+    Of more than MOST_CARDS cards, those without a fault are left out first.
     """
     resources = _resources(look.verdict.pools)
     members = {card.id: card for pool in look.verdict.pools for card in pool.cards}
@@ -84,7 +85,7 @@ def node_report(look: AgentLook) -> model.NodeReport:
         if not card.reasons
     ]
     rejected = [_reported(look, card, (), card.reasons) for card in free if card.reasons]
-    important = sorted((*reported, *usable), key=lambda card: (not card.reasons, card.id))
+    important = sorted((*reported, *usable), key=lambda c: (not (c.reasons or c.degraded), c.id))
     kept = sorted(important[:MOST_CARDS], key=lambda card: card.id)
     return model.NodeReport(
         version=look.version,
@@ -181,6 +182,7 @@ def _reported(
         rail=look.rails.get(card.id),
         driver=(card.function and card.function.driver) or "",
         part_of="" if above == card.id else above,
+        degraded=look.degraded.get(card.id, ""),
     )
 
 

@@ -14,6 +14,7 @@ from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.agent.node import report
 from kube_rdma.agent.node.report import NodeReporter
 from kube_rdma.fabric.neighbours import Neighbours
+from kube_rdma.hardware.error_counters import CardErrors
 from kube_rdma.model.device import PortState
 from kube_rdma.reports.node_keeper import WritePace, pause
 from kube_rdma.reports.node_report import NodeReports
@@ -243,6 +244,56 @@ async def test_a_report_is_renewed_though_nothing_changes(world, monkeypatch):
         old = world.stored | {"status": world.status | {"renewTime": "2026-01-01T00:00:00Z"}}
         world.server.put(NODE_REPORT, old)
         await until(lambda: world.status["renewTime"] > "2026-01-02")
+
+
+async def test_a_card_whose_errors_go_on_is_reported_as_degraded_and_healthy_until_they_end(
+    world, monkeypatch, recording
+):
+    """Each renewal reads the counters once, five minutes after the last one by the card's clock."""
+    monkeypatch.setattr(report, "RENEW_SECONDS", 0.01)
+    counted, rises = {"symbol_error": 0, "np_cnp_sent": 0}, {"symbol_error": 100}
+
+    def ask(interface):
+        for name in counted if interface == "eth1" else ():
+            counted[name] += rises.get(name, 10**6)
+        return dict(counted) if interface == "eth1" else {"symbol_error": 7}
+
+    clock = iter(range(0, 10**9, 300))
+    errors = CardErrors(world.folder / "no sysfs", ask, lambda: next(clock))
+    reports = NodeReports(Cluster(world.server.line(), EAGER), NODE_NAME)
+    keepers = (NodeReporter(reports, AT_ONCE, errors=errors),)
+
+    def degraded():
+        return {c["name"]: c["degraded"] for c in world.status.get("cards", ()) if "degraded" in c}
+
+    async with world.serving(replace(world.dependencies(None), keepers=keepers)):
+        await until(degraded)
+        assert [*degraded()] == ["mlx5_1"]
+        assert degraded()["mlx5_1"].startswith("symbol_error of port 1 of mlx5_1 rises by 20.0 a")
+        assert not any("reasons" in card for card in world.status["cards"])
+        assert world.summary["healthy"] == 4
+        assert world.condition("Ready")["status"] == "True"
+        rises["symbol_error"] = 0
+        await until(lambda: world.status and not degraded())
+        assert world.summary["healthy"] == 4
+
+
+async def test_a_card_that_does_not_answer_holds_up_no_renewal(world, monkeypatch):
+    monkeypatch.setattr(report, "RENEW_SECONDS", 0.01)
+
+    class Hanging(CardErrors):
+        async def read(self, wall):
+            asked.append(wall)
+            await asyncio.Event().wait()
+
+    asked = []
+    reports = NodeReports(Cluster(world.server.line(), EAGER), NODE_NAME)
+    keepers = (NodeReporter(reports, AT_ONCE, errors=Hanging()),)
+    async with world.serving(replace(world.dependencies(None), keepers=keepers)):
+        await until(lambda: asked and world.writes)
+        writes = world.writes
+        await until(lambda: world.writes > writes + 2)
+        assert len(asked) == 1
 
 
 async def test_an_older_definition_is_named_and_not_tried_all_the_time(world, recording):

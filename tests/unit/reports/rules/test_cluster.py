@@ -218,6 +218,7 @@ ADVICE = {
     "CableMoved": expecting("leaf-1 1", cards=plugged("leaf-1 2")),
     "CableUnknown": expecting("leaf-1 1", cards=plugged("leaf-1 1", "leaf-2 1")),
     "MetricsNotServed": ill(metrics="cannot listen on *:9879 (Address already in use)"),
+    "CardsDegraded": ill(cards=(CARDS[0], replace(CARDS[1], degraded="symbol_error rises"))),
     "NetworksNotInstalled": replace(
         WELL,
         workloads=(replace(AGENTS, networks=True), CONTROLLER),

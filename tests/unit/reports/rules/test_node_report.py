@@ -160,12 +160,15 @@ def test_what_waits_and_what_is_refused_is_in_it():
     assert report.refusals == ("a: no", "b: no")
 
 
-def test_where_room_is_short_ill_cards_come_first():
+def test_where_room_is_short_ill_and_degraded_cards_come_first():
     devices = [card(n) for n in range(MOST_CARDS + 20)]
     devices[-1] = card(MOST_CARDS + 19, PortState.DOWN)
-    report = node_report(look(*devices))
+    rising = CardId(devices[-2].identity)
+    report = node_report(look(*devices, degraded={rising: "symbol_error rises"}))
     assert (len(report.cards), report.omitted) == (MOST_CARDS, 20)
     assert [ill.name for ill in report.ill] == [devices[-1].name]
+    degraded = {card.id: card.degraded for card in report.cards if card.degraded}
+    assert degraded == {rising: "symbol_error rises"}
 
 
 def test_the_same_node_reports_the_same():
