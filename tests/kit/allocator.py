@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kube_client.wire import stored
 from kube_rdma.adapters.cluster.kinds.resource_api import (
+    BETA_TAINT_RULE,
     DEVICE_CLASS,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
@@ -18,6 +19,7 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
     resource_claim,
     resource_slice,
 )
+from kube_rdma.claims.rules.pools import ruled
 from kube_rdma.model.claims.claim import ClaimNode, ClaimWorld
 from kube_rdma.model.kubernetes import quantity
 from kube_rdma_lab.build import go
@@ -46,14 +48,16 @@ def asked(program, worlds):
 
 
 def read(world):
-    """A world as the model has it, read as from the API server."""
+    """A world as the model has it, read as from the API server; its rules are of the beta."""
+    slices = [resource_slice(_stored(RESOURCE_SLICE, one)) for one in world["slices"]]
+    rules = (_stored(BETA_TAINT_RULE, one) for one in world.get("rules", ()))
     return ClaimWorld(
         claim=resource_claim(_stored(RESOURCE_CLAIM, world["claim"])),
         nodes=tuple(
             ClaimNode(one["metadata"]["name"], one["metadata"]["labels"]) for one in world["nodes"]
         ),
         classes=tuple(device_class(_stored(DEVICE_CLASS, one)) for one in world["classes"]),
-        slices=tuple(resource_slice(_stored(RESOURCE_SLICE, one)) for one in world["slices"]),
+        slices=ruled(slices, {one.name: one.spec for one in rules}),
         others=tuple(resource_claim(_stored(RESOURCE_CLAIM, one)) for one in world["claims"]),
     )
 

@@ -100,6 +100,7 @@ class _Maker:
             "slices": slices,
             "claims": self.holders(slices),
             "claim": _object("ResourceClaim", "wanted", {"devices": self.devices_wanted()}),
+            "rules": [self.rule(number, slices) for number in range(self.one((0, 0, 0, 1, 2, 3)))],
         }
 
     def node(self, name):
@@ -205,6 +206,23 @@ class _Maker:
             amount = {"memory": {"value": self.one(("1", "2", "3"))}}
             device["consumesCounters"] = [{"counterSet": uses, "counters": amount}]
         return device
+
+    def rule(self, number, slices):
+        """A DeviceTaintRule, mostly of devices that there are; at times without a selector."""
+        spec = {"taint": {**self.one(TAINTS), "timeAdded": "2026-01-01T00:00:00Z"}}
+        if self.often(0.9):
+            part = self.one([one["spec"] for one in slices] or [{}])
+            devices = [one["name"] for one in part.get("devices", ())]
+            names = {
+                "driver": part.get("driver", DOMAIN),
+                "pool": part.get("pool", {}).get("name", "pool-9"),
+                "device": self.one(devices or ["dev-9"]),
+            }
+            if self.often(0.1):
+                names |= {"driver": self.one(DRIVERS), "pool": self.one(self.nodes)}
+            spec["deviceSelector"] = {key: names[key] for key in names if self.often(0.6)}
+        made = _object("DeviceTaintRule", f"rule-{number}", spec, space=False)
+        return {**made, "apiVersion": "resource.k8s.io/v1beta2"}
 
     def attributes(self, driver):
         attributes = {}

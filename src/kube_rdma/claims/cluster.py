@@ -13,21 +13,28 @@ from typing import Any
 
 import msgspec
 
+from kube_base.errors import Refused
 from kube_client import wire
 from kube_client.errors import NotInstalled
 from kube_client.kinds import Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds import resource_api
 from kube_rdma.adapters.cluster.kinds.resource_api import (
+    BETA_TAINT_RULE,
     CLAIMING_POD,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
+    TAINT_RULE,
     resource_claim,
 )
+from kube_rdma.claims.rules.pools import ruled
 from kube_rdma.model.claims.claim import ClaimName, DeviceStatus, PodClaims, ResourceClaim
-from kube_rdma.model.claims.devices import DeviceSlice, SliceDevice
+from kube_rdma.model.claims.devices import DeviceSlice, ResourceSlice, SliceDevice
 from kube_rdma.model.kubernetes import moment
 from kube_rdma.model.late_binding import PodName
+
+MOST_RULES = 2_000
+"""The most DeviceTaintRules that are looked at."""
 
 
 async def pending_pods(cluster: Cluster, node: str) -> tuple[PodClaims, ...]:
@@ -85,3 +92,23 @@ async def node_slices(cluster: Cluster, node: str) -> tuple[DeviceSlice, ...]:
     except NotInstalled:
         return ()
     return tuple(map(resource_api.device_slice, slices))
+
+
+async def ruled_slices(
+    cluster: Cluster, slices: tuple[ResourceSlice, ...]
+) -> tuple[tuple[ResourceSlice, ...], str]:
+    """Return slices with the taints of DeviceTaintRules, and a sentence if some are not looked at.
+
+    Rules are on by default from Kubernetes 1.37 on; the beta of 1.36 is served where it is enabled.
+    """
+    for kind in (TAINT_RULE, BETA_TAINT_RULE):
+        try:
+            rules = await cluster.list(kind)
+        except NotInstalled:
+            continue
+        except Refused as error:
+            return slices, f"DeviceTaintRules, if there are any, were not read: {error}"
+        more = len(rules) - MOST_RULES
+        remark = f"{more} of {len(rules)} DeviceTaintRules were left out." if more > 0 else ""
+        return ruled(slices, {one.name: one.spec for one in rules[:MOST_RULES]}), remark
+    return slices, ""

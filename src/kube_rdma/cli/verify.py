@@ -79,8 +79,8 @@ async def _measured(
     pacing = Pacing(run_seconds=options.run_seconds, probe_seconds=options.probe_seconds)
     measuring = BandwidthProof(PodCommands(cluster), options.run, pacing)
     cards, why = await cards_or_why(cluster, who.taking.pods)
-    if why:
-        output.tell(why)
+    for sentence in filter(None, (why, who.taking.remark)):
+        output.tell(sentence)
     pods, silent = await measuring.all_probed(who.taking.pods, who.taking.left_out, cards)
     if options.pairing is Pairing.STAR and who.centre:
         pods = list(with_centre_first(pods, who.centre, silent))

@@ -26,6 +26,7 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
     resource_slice,
 )
 from kube_rdma.attach.documents import network_status
+from kube_rdma.claims.cluster import ruled_slices
 from kube_rdma.model.admission import OfferedPool
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.claim import ClaimNode, ClaimWorld
@@ -119,8 +120,8 @@ def _policies(stored: Iterable[Stored[bytes, Any]], keep: Keep) -> Iterator[Clus
 async def claim_world(cluster: Cluster, namespace: str, name: str, node: str | None) -> ClaimWorld:
     """Return a ResourceClaim and all that its allocation depends on, for one node or all nodes.
 
-    It depends on slices, classes, other claims and nodes; an allocated claim comes alone. Raise
-    Refused if the claim does not exist, or if it is not allocated and the node does not exist.
+    It depends on slices, rules of taints, classes, other claims and nodes; an allocated claim comes
+    alone. Raise Refused if the claim does not exist, or if it waits and the node does not exist.
     """
     stored = await cluster.get(RESOURCE_CLAIM, name, namespace)
     if stored is None:
@@ -131,7 +132,8 @@ async def claim_world(cluster: Cluster, namespace: str, name: str, node: str | N
     claim = resource_claim(stored)
     if claim.allocated is not None:
         return ClaimWorld(claim)
-    slices = [resource_slice(one) for one in await cluster.list(RESOURCE_SLICE)]
+    listed = tuple(map(resource_slice, await cluster.list(RESOURCE_SLICE)))
+    slices, remark = await ruled_slices(cluster, listed)
     classes = [device_class(one) for one in await cluster.list(DEVICE_CLASS)]
     others = [resource_claim(one) for one in await cluster.list(RESOURCE_CLAIM)]
     nodes = await cluster.list(NODE, Where(name=node) if node else EVERYWHERE)
@@ -141,6 +143,7 @@ async def claim_world(cluster: Cluster, namespace: str, name: str, node: str | N
         claim=claim,
         nodes=tuple(ClaimNode(one.name, dict(one.labels)) for one in nodes),
         classes=tuple(classes),
-        slices=tuple(slices),
+        slices=slices,
         others=tuple(one for one in others if one.allocated is not None),
+        remark=remark,
     )

@@ -276,6 +276,7 @@ class BandwidthChecks:
         proof = await asyncio.to_thread(  # the Lease is renewed meanwhile
             measuring.proof, measuring.outcomes, plan.standard, silent, before, due=run.due
         )
+        remark = " ".join(filter(None, (remark, taking.remark)))
         return replace(proof, excused=taking.excused, pairing=plan.pairing, remark=remark)
 
     def _copies(self, seen: SeenCheck, plan: BandwidthPlan) -> pairs.CopyRequest:

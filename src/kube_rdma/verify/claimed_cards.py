@@ -68,6 +68,7 @@ class _ClaimObjects(Frozen):
     templates: Mapping[str, ResourceClaim | None]
     classes: tuple[DeviceClass, ...]
     slices: tuple[ResourceSlice, ...] = ()
+    remark: str = ""
 
 
 async def claim_offers(
@@ -103,8 +104,8 @@ async def _read(
     by_resource = {name: claims_for(name, count, classes) for name, count in lacking.items()}
     resources = {name: claims for name, claims in by_resource.items() if claims}
     own = {name: await objects.claim_of(namespace, name) for name in templates}
-    slices = await objects.slices() if resources or any(own.values()) else ()
-    return _ClaimObjects(resources, own, classes, slices)
+    slices = await objects.slices() if resources or any(own.values()) else ((), "")
+    return _ClaimObjects(resources, own, classes, *slices)
 
 
 def _offers(read: _ClaimObjects, nodes: Sequence[Mapping[str, Any]]) -> ClaimOffers:
@@ -119,7 +120,7 @@ def _offers(read: _ClaimObjects, nodes: Sequence[Mapping[str, Any]]) -> ClaimOff
             reasons = unmet(claims, node, read.classes, read.slices, selectors)
             resources[name][node.name] = min(reasons)
         templates[node.name] = next(filter(None, _unmet_templates(read, node, selectors)), "")
-    return ClaimOffers(resources, templates)
+    return ClaimOffers(resources, templates, remark=read.remark)
 
 
 def _unmet_templates(read: _ClaimObjects, node: ClaimNode, selectors: Selectors) -> list[str]:

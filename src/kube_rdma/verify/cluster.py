@@ -27,6 +27,7 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
     device_class,
     resource_slice,
 )
+from kube_rdma.claims.cluster import ruled_slices
 from kube_rdma.model.claims.claim import DeviceClass, ResourceClaim
 from kube_rdma.model.claims.devices import ResourceSlice
 from kube_rdma.model.verify import BandwidthCheckStatus, BandwidthPlan
@@ -84,9 +85,10 @@ class VerifyObjects:
         """Return the DeviceClasses that can be read; raise NotInstalled before Kubernetes 1.34."""
         return tuple(map(device_class, (await self._cluster.see(DEVICE_CLASS)).objects))
 
-    async def slices(self) -> tuple[ResourceSlice, ...]:
-        """Return the ResourceSlices of all drivers and nodes that can be read."""
-        return tuple(map(resource_slice, (await self._cluster.see(RESOURCE_SLICE)).objects))
+    async def slices(self) -> tuple[tuple[ResourceSlice, ...], str]:
+        """Return the result of `ruled_slices` for all ResourceSlices that can be read."""
+        seen = (await self._cluster.see(RESOURCE_SLICE)).objects
+        return await ruled_slices(self._cluster, tuple(map(resource_slice, seen)))
 
     async def claim_of(self, namespace: str, template: str) -> ResourceClaim | None:
         """Return the claim that a ResourceClaimTemplate makes for a pod; None if it is missing."""

@@ -354,6 +354,7 @@ class Copies(Frozen):
     pods: tuple[dict[str, Any], ...]
     left_out: tuple[tuple[str, str], ...] = ()
     excused: int = 0  # of left_out: nodes that nobody asked for
+    remark: str = ""  # that of the ClaimOffers
 
 
 @asynccontextmanager
@@ -399,7 +400,8 @@ async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[
             except KubeError as error:  # a quota, or an admission
                 left_out[node] = str(error)
         pods, late = await _ready(objects, (namespace, selector), len(made), request.seconds)
-        yield Copies(tuple(pods), tuple(sorted((left_out | late).items())), excused)
+        absent = tuple(sorted((left_out | late).items()))
+        yield Copies(tuple(pods), absent, excused, claims.remark)
     finally:
         await objects.delete(namespace, selector)
 

@@ -77,7 +77,10 @@ UNUSED: Mapping[Right, str] = {
             "statefulsets.apps",
         )
     },
-    Right("ClusterRole verify", f"deviceclasses.{_CLAIM_GROUP}", "list"): _AS_A_CHECK,
+    **{
+        Right("ClusterRole verify", f"{plural}.{_CLAIM_GROUP}", "list"): _AS_A_CHECK
+        for plural in ("deviceclasses", "devicetaintrules")
+    },
     Right("Role retirement", "daemonsets.apps", "watch"): _LATER,
     Right("Role doctor", "pods", "get"): _BY_HAND,
     Right("Role controller", "daemonsets.apps", "delete"): _PARTS,

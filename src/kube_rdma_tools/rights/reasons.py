@@ -11,7 +11,7 @@ OWN, NETWORKS, POLICIES = (
 )
 _EVENTS = "events.events.k8s.io"
 _CLAIMS, _SLICES = "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"
-_CLASSES = "deviceclasses.resource.k8s.io"
+_CLASSES, _RULES = "deviceclasses.resource.k8s.io", "devicetaintrules.resource.k8s.io"
 _ENDPOINTS = "endpointslices.discovery.k8s.io"
 _OF_GANGS = (
     *("jobs.batch", "statefulsets.apps", "jobsets.jobset.x-k8s.io", "rayclusters.ray.io"),
@@ -22,7 +22,7 @@ _TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 _LEASES = "leases.coordination.k8s.io"
 _KUEUE = "kueue.x-k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
-_FORMER_WEBHOOK = "to delete the webhook of an earlier version"
+_FORMER_WEBHOOK = "to delete an earlier version's webhook"
 _OF_NETWORKS = "`kube-rdma explain`, `resources`, `status`: networks of pods"
 _OF_KINDS = {
     f"nodepolicies.{OWN}": "`kube-rdma status`, `explain`",
@@ -32,7 +32,7 @@ _OF_KINDS = {
     f"bandwidthchecks.{OWN}": "to read them",
 }
 _OF_PERFTEST = {
-    "pods": "to create pods that measure, where none run",
+    "pods": "pods that measure, where none run",
     "pods/exec": "to run perftest in pods",
     _CLAIMS: "which cards pods have by claims",
     _TEMPLATES: "which nodes can give what a template asks for",
@@ -77,6 +77,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         f"bandwidthchecks.{OWN}": "which measurements to make; of gangs, the results",
         f"bandwidthchecks/status.{OWN}": "what was measured",
         _CLASSES: "for a check: which nodes offer a resource by claims",
+        _RULES: "for a check: tainted cards",
         _SLICES: "for a check: which cards nodes and pods have by claims",
         "services": "with `controller.names`: which Services ask for names of RDMA addresses",
         _ENDPOINTS: "with `controller.names`: names and their RDMA addresses",
@@ -109,8 +110,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         _ENDPOINTS: "`kube-rdma resources`, `explain`: names of addresses",
         _LEASES: "`kube-rdma ip`: leases of nodes",
         _CLASSES: "`kube-rdma resources`, `explain`",
-        _CLAIMS: "`kube-rdma explain`",
-        _SLICES: "`kube-rdma explain`",
+        **dict.fromkeys((_CLAIMS, _RULES, _SLICES), "`kube-rdma explain`"),
         "daemonsets.apps": "`kube-rdma status`, `resources`: agents",
         "deployments.apps": "`kube-rdma status`: controllers",
         NETWORKS: _OF_NETWORKS,
@@ -125,6 +125,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         "nodes": "`kube-rdma verify nodes`",
         f"nodereports.{OWN}": "`kube-rdma verify nodes` without `-f`: which cards nodes have",
         _CLASSES: "`kube-rdma verify nodes`: which nodes offer a resource by claims",
+        _RULES: "tainted cards",
         _SLICES: "which cards nodes and pods have by claims",
         f"bandwidthchecks.{OWN}": "to ask for measurements",
     },

@@ -8,6 +8,7 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
     DEVICE_CLASS,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
+    TAINT_RULE,
 )
 from kube_rdma.verify.rules.pairs import AGAIN
 from tests.unit.agent.world import until
@@ -127,6 +128,38 @@ async def test_copies_with_a_claim_template_are_for_nodes_that_have_its_devices(
     world.check(**BY_TEMPLATE)
     await world.run_until()
     assert world.left_out() == {"node-3": "claim template nics: no driver offers a device to it"}
+
+
+def bad_node(world, name):
+    """A rule that taints all cards of a node."""
+    world.server.add(TAINT_RULE)
+    spec = {"deviceSelector": {"pool": name}, "taint": {"key": "bad", "effect": "NoSchedule"}}
+    world.server.put(TAINT_RULE, {"metadata": {"name": "bad-node"}, "spec": spec})
+
+
+async def test_a_node_whose_cards_a_rule_taints_is_left_out_with_the_rule(world):
+    world.template()
+    bad_node(world, "node-3")
+    world.pods.node("node-3")
+    world.cards("node-3", "mlx5_0")
+    world.check(**BY_TEMPLATE)
+    await world.run_until()
+    assert world.left_out() == {
+        "node-3": "claim template nics: it lacks 1 of 1 devices: 1 is tainted by DeviceTaintRule "
+        "bad-node (bad:NoSchedule)"
+    }
+    assert "TaintRule" not in world.status()["result"]
+
+
+async def test_without_the_right_to_see_rules_the_result_says_so(world):
+    world.template()
+    bad_node(world, "node-3")
+    world.server.forbidden = {("list", "devicetaintrules")}
+    world.check(**BY_TEMPLATE)
+    await world.run_until()
+    result = world.status()["result"]
+    assert result.startswith("All is well: 1 pair")
+    assert "DeviceTaintRules, if there are any, were not read: the API server forbids" in result
 
 
 async def test_a_template_that_is_missing_is_named(world):

@@ -7,17 +7,22 @@ which slices are missing, or with two devices of a name, gives nothing.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.claims.claim import ClaimNode
 from kube_rdma.model.claims.devices import (
     CounterSet,
+    DeviceSelector,
     ListedDevice,
     NodeChoice,
     ResourceSlice,
+    RuleTaint,
     SliceDevice,
+    SliceSpec,
+    TaintRuleSpec,
 )
 from kube_rdma.operator.rules.placement import REQUIRED, allows
 
@@ -52,6 +57,31 @@ class DevicePool(Frozen):
         for part in self.slices:
             for device in part.spec.devices:
                 yield SliceDevice(self.driver, self.name, device.name), device, part
+
+
+def ruled(
+    slices: Iterable[ResourceSlice], rules: Mapping[str, TaintRuleSpec]
+) -> tuple[ResourceSlice, ...]:
+    """Return slices with the taints that DeviceTaintRules add to their devices; `rules` by name.
+
+    The scheduler does so before it looks at a device (v0.37.2, resourceslice/tracker/tracker.go).
+    """
+    taints: dict[DeviceSelector, list[RuleTaint]] = defaultdict(list)
+    for name, rule in rules.items():
+        if rule.device_selector is not None:
+            added = RuleTaint(rule.taint.key, rule.taint.effect, rule.taint.value, rule=name)
+            taints[rule.device_selector].append(added)
+
+    def devices(spec: SliceSpec) -> Iterator[ListedDevice]:
+        for device in spec.devices:
+            names = product((None, spec.driver), (None, spec.pool.name), (None, device.name))
+            added = (taint for each in names for taint in taints.get(DeviceSelector(*each), ()))
+            yield replace(device, taints=(*device.taints, *added))
+
+    return tuple(
+        replace(one, spec=replace(one.spec, devices=tuple(devices(one.spec)))) if taints else one
+        for one in slices
+    )
 
 
 def pools_of(node: ClaimNode, slices: Sequence[ResourceSlice]) -> tuple[DevicePool, ...]:

@@ -375,9 +375,12 @@ def _tainted(request: ClaimRequest, taints: Iterable[model.DeviceTaint]) -> Obje
         keeps_away = taint.effect in (model.TaintEffect.NO_SCHEDULE, model.TaintEffect.NO_EXECUTE)
         place = (taint.key, taint.value, taint.effect)
         if keeps_away and not any(each.covers(*place) for each in request.tolerations):
-            value = f"={taint.value}" if taint.value else ""
-            text = f"taint {taint.key}{value}:{taint.effect} is not tolerated"
-            return Objection(Reason.TAINT, text)
+            shown = f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+            if not isinstance(taint, model.RuleTaint):
+                return Objection(Reason.TAINT, f"taint {shown} is not tolerated")
+            text = f"taint {shown} of DeviceTaintRule {taint.rule} is not tolerated: tolerate it in"
+            text = f"{text} the request, or have the rule deleted"
+            return Objection(Reason.TAINT, text, f"DeviceTaintRule {taint.rule} ({shown})")
     return None
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from kube_rdma.claims.rules.cel.evaluate import Selectors
 from kube_rdma.claims.rules.cel.syntax import NotEvaluated
 from kube_rdma.claims.rules.search import ClaimRefused, ClaimSearch, DeviceChoice, NotJudged
+from kube_rdma.lib.phrases import listed
 from kube_rdma.model.claims import claim
 
 WORDS = {
@@ -34,10 +35,8 @@ _ALONE = (
     "A pod's claims are allocated together, and the pod has to fit on the node too: this is about"
     " the claim alone."
 )
-_GATES = (
-    "Judged as the scheduler of Kubernetes 1.36 decides, with its default gates. DeviceTaintRules"
-    " are not read."
-)
+_GATES = "Judged as the scheduler of Kubernetes 1.36 decides, with its default gates."
+_MOST_COUNTED = 12  # reasons in a sentence, of which rules may be many
 
 
 def explain_claim(world: claim.ClaimWorld) -> claim.ClaimExplanation:
@@ -56,7 +55,8 @@ def explain_claim(world: claim.ClaimWorld) -> claim.ClaimExplanation:
         key=lambda one: (_ORDER.index(one.outcome), one.lacking, one.node),
     )
     headline = _headline(nodes)
-    return claim.ClaimExplanation(world.claim, tuple(nodes), headline, (_ALONE, _GATES))
+    notes = tuple(filter(None, (_ALONE, _GATES, world.remark)))
+    return claim.ClaimExplanation(world.claim, tuple(nodes), headline, notes)
 
 
 def judge(
@@ -139,10 +139,11 @@ def _headline(nodes: Sequence[claim.ClaimVerdict]) -> str:
 
 def objections(verdict: claim.ClaimVerdict) -> str:
     """Return how often each objection is made, frequent ones first, behind a colon; "" for none."""
-    counts = Counter(one.objection.reason for one in verdict.devices if one.objection)
+    against = (one.objection for one in verdict.devices if one.objection)
+    counts = Counter(f"{WORDS[one.reason]}{one.rule and f' by {one.rule}'}" for one in against)
     common = counts.most_common()
-    parts = [f"{count} {'is' if count == 1 else 'are'} {WORDS[why]}" for why, count in common]
-    return f": {', '.join(parts)}" if parts else ""
+    parts = [f"{count} {'is' if count == 1 else 'are'} {words}" for words, count in common]
+    return f": {listed(parts, _MOST_COUNTED)}" if parts else ""
 
 
 def _devices(count: int) -> str:

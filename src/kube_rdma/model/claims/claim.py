@@ -311,6 +311,7 @@ class ClaimWorld(Frozen):
     classes: tuple[DeviceClass, ...] = ()
     slices: tuple[ResourceSlice, ...] = ()  # in the order of their list
     others: tuple[ResourceClaim, ...] = ()  # claims that hold devices
+    remark: str = ""  # a sentence on DeviceTaintRules that were not read
 
 
 class Reason(StrEnum):
@@ -335,6 +336,7 @@ class Objection(Frozen):
 
     reason: Reason
     text: str
+    rule: str = ""  # the DeviceTaintRule that is the reason, with its taint
 
 
 class DeviceVerdict(Frozen):

@@ -105,6 +105,27 @@ class DeviceTaint(Frozen, rename="camel", omit_defaults=True):
     time_added: str = ""  # RFC 3339; empty until the API server has set it
 
 
+class DeviceSelector(Frozen):
+    """The devices that a DeviceTaintRule is for: all fields that are set have to agree."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class TaintRuleSpec(Frozen, rename="camel"):
+    """The spec of a DeviceTaintRule: a taint that an administrator adds to devices (KEP-5055)."""
+
+    taint: DeviceTaint
+    device_selector: DeviceSelector | None = None  # None: of no device
+
+
+class RuleTaint(DeviceTaint):
+    """A taint that a device has by a DeviceTaintRule of this name; slices do not have it."""
+
+    rule: str = ""
+
+
 class CapacityRange(Frozen, omit_defaults=True):
     """The range of amounts of a capacity that a request may take."""
 

@@ -29,6 +29,7 @@ class ClaimOffers(Frozen):
     resources: Mapping[str, Mapping[str, str]] = {}  # by extended resource of a class, and node
     templates: Mapping[str, str] = {}  # of the pod's own claims, by node
     unread: str = ""  # why it is not known
+    remark: str = ""  # a sentence on DeviceTaintRules that were not read
 
     def lacks(self, resource: str, node: str) -> str:
         """Return why a node without shares cannot give the resource by claims; empty if it can."""

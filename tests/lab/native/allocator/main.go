@@ -1,5 +1,7 @@
 // Asks the allocator of Kubernetes what becomes of a claim on each node of a made-up world.
 //
+// DeviceTaintRules become taints of slices before, by the scheduler's own tracker of slices.
+//
 // It reads worlds, a JSON object each, from its input, and writes an answer in a line for each.
 // tests/lab/native/test_claim_verdicts.py runs it beside claims/rules: both have to say the same. Gates
 // are those that Kubernetes 1.36 has on by default.
@@ -18,8 +20,14 @@ import (
 	"github.com/go-logr/logr"
 	core "k8s.io/api/core/v1"
 	resource "k8s.io/api/resource/v1"
+	beta "k8s.io/api/resource/v1beta2"
 	"k8s.io/apimachinery/pkg/util/sets"
+	informers "k8s.io/client-go/informers/resource/v1"
+	betainformers "k8s.io/client-go/informers/resource/v1beta2"
+	listers "k8s.io/client-go/listers/resource/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/klog/v2"
 )
@@ -33,6 +41,7 @@ type world struct {
 	Claims  []*resource.ResourceClaim `json:"claims"`
 	Classes []*resource.DeviceClass   `json:"classes"`
 	Slices  []*resource.ResourceSlice `json:"slices"`
+	Rules   []*beta.DeviceTaintRule   `json:"rules"`
 }
 
 // A verdict is that of one node: devices in the order of the allocation, or an error, or neither.
@@ -67,6 +76,10 @@ func main() {
 			fmt.Fprintln(os.Stderr, "error: a world:", err)
 			os.Exit(1)
 		}
+		if err := next.taint(); err != nil {
+			fmt.Fprintln(os.Stderr, "error: rules:", err)
+			os.Exit(1)
+		}
 		answer := make(map[string]verdict, len(next.Nodes))
 		for _, node := range next.Nodes {
 			answer[node.Name] = judge(next, node)
@@ -77,6 +90,95 @@ func main() {
 		}
 	}
 }
+
+// taint has the slices as the tracker lists them, in their old order: it has none.
+func (w *world) taint() error {
+	slices, rules, classes := newInformer(), newInformer(), newInformer()
+	for _, rule := range w.Rules {
+		if err := rules.indexer.Add(rule); err != nil {
+			return err
+		}
+	}
+	tracked, err := tracker.StartTracker(context.Background(), tracker.Options{
+		EnableDeviceTaintRules: true,
+		SliceInformer:          sliceInformer{slices},
+		TaintInformer:          ruleInformer{informer: rules},
+		ClassInformer:          classInformer{informer: classes},
+	})
+	if err != nil {
+		return err
+	}
+	defer tracked.Stop()
+	places := make(map[string]int, len(w.Slices))
+	for place, slice := range w.Slices {
+		places[slice.Name] = place
+		if err := slices.indexer.Add(slice); err != nil {
+			return err
+		}
+		slices.handler.OnAdd(slice, true)
+	}
+	patched, err := tracked.ListPatchedResourceSlices()
+	if err != nil {
+		return err
+	}
+	if len(patched) != len(w.Slices) {
+		return fmt.Errorf("%d of %d slices are tracked", len(patched), len(w.Slices))
+	}
+	for _, slice := range patched {
+		w.Slices[places[slice.Name]] = slice
+	}
+	return nil
+}
+
+// An informer has what is put into it, and asks no server. Its handler is called by hand.
+type informer struct {
+	cache.SharedIndexInformer
+	indexer cache.Indexer
+	handler cache.ResourceEventHandler
+}
+
+func newInformer() *informer {
+	return &informer{indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})}
+}
+
+func (i *informer) AddIndexers(more cache.Indexers) error { return i.indexer.AddIndexers(more) }
+func (i *informer) GetIndexer() cache.Indexer             { return i.indexer }
+func (i *informer) AddEventHandler(
+	handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	i.handler = handler
+	return synced{}, nil
+}
+func (i *informer) RemoveEventHandler(cache.ResourceEventHandlerRegistration) error { return nil }
+func (i *informer) Informer() cache.SharedIndexInformer                             { return i }
+
+// Three kinds of informers, of which the tracker asks no more than this.
+type sliceInformer struct{ *informer }
+
+func (sliceInformer) Lister() listers.ResourceSliceLister { return nil }
+
+type ruleInformer struct {
+	betainformers.DeviceTaintRuleInformer
+	informer *informer
+}
+
+func (r ruleInformer) Informer() cache.SharedIndexInformer { return r.informer }
+
+type classInformer struct {
+	informers.DeviceClassInformer
+	informer *informer
+}
+
+func (c classInformer) Informer() cache.SharedIndexInformer { return c.informer }
+
+// Synced is a handler's registration that has seen everything.
+type synced struct{}
+
+func (synced) HasSynced() bool                     { return true }
+func (synced) HasSyncedChecker() cache.DoneChecker { return synced{} }
+func (synced) Name() string                        { return "" }
+func (synced) Done() <-chan struct{}               { return closed }
+
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // judge has an allocator for each node: what it remembers of one must not tell of another.
 func judge(in world, node *core.Node) verdict {

@@ -289,6 +289,18 @@ RESOURCE_SLICE = _kind("ResourceSlice", "resourceslices", _SLICE, NOTHING, names
 StoredSlice: TypeAlias = Stored[slices.SliceSpec, None]
 
 
+class _BetaRuleSpec(slices.TaintRuleSpec):
+    """The same in v1beta2: in Kubernetes 1.36 a rule without a selector is for all devices."""
+
+    device_selector: slices.DeviceSelector | None = slices.DeviceSelector()
+
+
+_RULE: ObjectCodec[slices.TaintRuleSpec] = ObjectCodec.of(slices.TaintRuleSpec, writes=False)
+_BETA_RULE: ObjectCodec[slices.TaintRuleSpec] = ObjectCodec.of(_BetaRuleSpec, writes=False)
+TAINT_RULE = _kind("DeviceTaintRule", "devicetaintrules", _RULE, NOTHING, namespaced=False)
+BETA_TAINT_RULE = replace(TAINT_RULE, version="v1beta2", spec=_BETA_RULE)
+
+
 def resource_slice(stored: StoredSlice) -> slices.ResourceSlice:
     """Return the model value of a ResourceSlice."""
     owners = (owner.uid for owner in stored.owners if owner.kind == NODE.kind)
