@@ -88,6 +88,12 @@ TEMPLATE = META | {"spec": {"spec": CLAIM["spec"]}}
 CLASS = META | {
     "spec": {"selectors": [{"cel": {"expression": "true"}}], "extendedResourceName": "rdma/hca"}
 }
+RULE = META | {
+    "spec": {
+        "deviceSelector": {"driver": "d.test", "pool": "n", "device": "a"},
+        "taint": {"key": "a", "value": "b", "effect": "NoSchedule"},
+    }
+}
 SLICE = META | {
     "spec": {
         "driver": "d.test",
@@ -315,6 +321,9 @@ OTHERS = (
     ),
     FuzzTarget(
         "DeviceClass", _of(resource_api.DEVICE_CLASS, resource_api.device_class), (text_of(CLASS),)
+    ),
+    FuzzTarget(
+        "DeviceTaintRule", _of(resource_api.TAINT_RULE, lambda one: one.spec), (text_of(RULE),)
     ),
     FuzzTarget("Node", _of(node.NODE, node.node_state), (text_of(NODE),)),
     FuzzTarget("pod with claims", _claiming, (text_of(CLAIMING),)),

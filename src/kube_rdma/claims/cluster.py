@@ -35,6 +35,10 @@ from kube_rdma.model.late_binding import PodName
 
 MOST_RULES = 2_000
 """The most DeviceTaintRules that are looked at."""
+_BETA_RULES = (
+    "DeviceTaintRules count here, and for the scheduler with the feature gate DRADeviceTaintRules,"
+    " which is off by default before Kubernetes 1.37."
+)
 
 
 async def pending_pods(cluster: Cluster, node: str) -> tuple[PodClaims, ...]:
@@ -99,7 +103,7 @@ async def ruled_slices(
 ) -> tuple[tuple[ResourceSlice, ...], str]:
     """Return slices with the taints of DeviceTaintRules, and a sentence if some are not looked at.
 
-    Rules are on by default from Kubernetes 1.37 on; the beta of 1.36 is served where it is enabled.
+    Kubernetes serves them from 1.37 on, and their beta in 1.36 where an administrator enabled it.
     """
     for kind in (TAINT_RULE, BETA_TAINT_RULE):
         try:
@@ -110,5 +114,7 @@ async def ruled_slices(
             return slices, f"DeviceTaintRules, if there are any, were not read: {error}"
         more = len(rules) - MOST_RULES
         remark = f"{more} of {len(rules)} DeviceTaintRules were left out." if more > 0 else ""
+        if rules and kind is BETA_TAINT_RULE:
+            remark = f"{_BETA_RULES} {remark}".strip()
         return ruled(slices, {one.name: one.spec for one in rules[:MOST_RULES]}), remark
     return slices, ""

@@ -149,11 +149,15 @@ def test_a_server_without_rules_is_not_spoken_of():
 def test_rules_of_the_beta_are_read_where_only_that_is_served():
     """Without a selector a rule is for all devices in 1.36, and for none in 1.37."""
     made = world(rule({"pool": "node-1"}), kind=BETA_TAINT_RULE, count=3)
-    assert {node for node, _ in kept(explanation(made))} == {"node-1"}
+    found = explanation(made)
+    assert {node for node, _ in kept(found)} == {"node-1"}
+    assert any("feature gate DRADeviceTaintRules" in note for note in found.notes)
     assert kept(explanation(world(rule(None), kind=BETA_TAINT_RULE, count=3))) == BOTH
     made.add(TAINT_RULE)
     made.put(TAINT_RULE, rule({"pool": "node-2"}))
-    assert {node for node, _ in kept(explanation(made))} == {"node-2"}
+    found = explanation(made)
+    assert {node for node, _ in kept(found)} == {"node-2"}
+    assert not any("DeviceTaintRule" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("spec", [None, {"taint": 5}])
