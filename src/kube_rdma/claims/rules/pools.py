@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 
 from kube_base.frozen import Frozen, replace
 from kube_rdma.model.claims.claim import ClaimNode
@@ -75,7 +75,7 @@ def ruled(
     def devices(spec: SliceSpec) -> Iterator[ListedDevice]:
         for device in spec.devices:
             names = product((None, spec.driver), (None, spec.pool.name), (None, device.name))
-            added = (taint for each in names for taint in taints.get(DeviceSelector(*each), ()))
+            added = chain.from_iterable(taints.get(DeviceSelector(*each), ()) for each in names)
             yield replace(device, taints=(*device.taints, *added))
 
     return tuple(
