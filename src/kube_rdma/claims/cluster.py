@@ -27,9 +27,8 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
     TAINT_RULE,
     resource_claim,
 )
-from kube_rdma.claims.rules.pools import ruled
 from kube_rdma.model.claims.claim import ClaimName, DeviceStatus, PodClaims, ResourceClaim
-from kube_rdma.model.claims.devices import DeviceSlice, ResourceSlice, SliceDevice
+from kube_rdma.model.claims.devices import DeviceSlice, SliceDevice, TaintRules
 from kube_rdma.model.kubernetes import moment
 from kube_rdma.model.late_binding import PodName
 
@@ -98,10 +97,8 @@ async def node_slices(cluster: Cluster, node: str) -> tuple[DeviceSlice, ...]:
     return tuple(map(resource_api.device_slice, slices))
 
 
-async def ruled_slices(
-    cluster: Cluster, slices: tuple[ResourceSlice, ...]
-) -> tuple[tuple[ResourceSlice, ...], str]:
-    """Return slices with the taints of DeviceTaintRules, and a sentence if some are not looked at.
+async def taint_rules(cluster: Cluster) -> TaintRules:
+    """Return the DeviceTaintRules, with a sentence if some of them are not there.
 
     Kubernetes serves them from 1.37 on, and their beta in 1.36 where an administrator enabled it.
     """
@@ -111,10 +108,10 @@ async def ruled_slices(
         except NotInstalled:
             continue
         except Refused as error:
-            return slices, f"DeviceTaintRules, if there are any, were not read: {error}"
+            return TaintRules(remark=f"DeviceTaintRules, if there are any, were not read: {error}")
         more = len(rules) - MOST_RULES
         remark = f"{more} of {len(rules)} DeviceTaintRules were left out." if more > 0 else ""
         if rules and kind is BETA_TAINT_RULE:
             remark = f"{_BETA_RULES} {remark}".strip()
-        return ruled(slices, {one.name: one.spec for one in rules[:MOST_RULES]}), remark
-    return slices, ""
+        return TaintRules({one.name: one.spec for one in rules[:MOST_RULES]}, remark)
+    return TaintRules()

@@ -26,7 +26,7 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
     resource_slice,
 )
 from kube_rdma.attach.documents import network_status
-from kube_rdma.claims.cluster import ruled_slices
+from kube_rdma.claims.cluster import taint_rules
 from kube_rdma.model.admission import OfferedPool
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.claim import ClaimNode, ClaimWorld
@@ -132,8 +132,7 @@ async def claim_world(cluster: Cluster, namespace: str, name: str, node: str | N
     claim = resource_claim(stored)
     if claim.allocated is not None:
         return ClaimWorld(claim)
-    listed = tuple(map(resource_slice, await cluster.list(RESOURCE_SLICE)))
-    slices, remark = await ruled_slices(cluster, listed)
+    slices = [resource_slice(one) for one in await cluster.list(RESOURCE_SLICE)]
     classes = [device_class(one) for one in await cluster.list(DEVICE_CLASS)]
     others = [resource_claim(one) for one in await cluster.list(RESOURCE_CLAIM)]
     nodes = await cluster.list(NODE, Where(name=node) if node else EVERYWHERE)
@@ -143,7 +142,7 @@ async def claim_world(cluster: Cluster, namespace: str, name: str, node: str | N
         claim=claim,
         nodes=tuple(ClaimNode(one.name, dict(one.labels)) for one in nodes),
         classes=tuple(classes),
-        slices=slices,
+        slices=tuple(slices),
         others=tuple(one for one in others if one.allocated is not None),
-        remark=remark,
+        taints=await taint_rules(cluster),
     )

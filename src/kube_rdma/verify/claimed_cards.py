@@ -19,6 +19,7 @@ from kube_client.errors import NotInstalled
 from kube_client.objects import Cluster
 from kube_rdma.claims.cluster import claimed_pod, devices_of, node_slices
 from kube_rdma.claims.rules.cel.evaluate import Selectors
+from kube_rdma.claims.rules.pools import ruled
 from kube_rdma.model.claims.claim import ClaimNode, DeviceClass, ResourceClaim
 from kube_rdma.model.claims.devices import PublishedCard, ResourceSlice
 from kube_rdma.model.late_binding import PodName
@@ -104,8 +105,10 @@ async def _read(
     by_resource = {name: claims_for(name, count, classes) for name, count in lacking.items()}
     resources = {name: claims for name, claims in by_resource.items() if claims}
     own = {name: await objects.claim_of(namespace, name) for name in templates}
-    slices = await objects.slices() if resources or any(own.values()) else ((), "")
-    return _ClaimObjects(resources, own, classes, *slices)
+    if not (resources or any(own.values())):
+        return _ClaimObjects(resources, own, classes)
+    slices, taints = await objects.slices(), await objects.taint_rules()
+    return _ClaimObjects(resources, own, classes, ruled(slices, taints.rules), taints.remark)
 
 
 def _offers(read: _ClaimObjects, nodes: Sequence[Mapping[str, Any]]) -> ClaimOffers:

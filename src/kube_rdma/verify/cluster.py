@@ -27,9 +27,9 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
     device_class,
     resource_slice,
 )
-from kube_rdma.claims.cluster import ruled_slices
+from kube_rdma.claims.cluster import taint_rules
 from kube_rdma.model.claims.claim import DeviceClass, ResourceClaim
-from kube_rdma.model.claims.devices import ResourceSlice
+from kube_rdma.model.claims.devices import ResourceSlice, TaintRules
 from kube_rdma.model.verify import BandwidthCheckStatus, BandwidthPlan
 from kube_rdma.verify.bandwidth_check import decode, encode, load_plan
 
@@ -85,10 +85,13 @@ class VerifyObjects:
         """Return the DeviceClasses that can be read; raise NotInstalled before Kubernetes 1.34."""
         return tuple(map(device_class, (await self._cluster.see(DEVICE_CLASS)).objects))
 
-    async def slices(self) -> tuple[tuple[ResourceSlice, ...], str]:
-        """Return the result of `ruled_slices` for all ResourceSlices that can be read."""
-        seen = (await self._cluster.see(RESOURCE_SLICE)).objects
-        return await ruled_slices(self._cluster, tuple(map(resource_slice, seen)))
+    async def slices(self) -> tuple[ResourceSlice, ...]:
+        """Return the ResourceSlices of all drivers and nodes that can be read."""
+        return tuple(map(resource_slice, (await self._cluster.see(RESOURCE_SLICE)).objects))
+
+    async def taint_rules(self) -> TaintRules:
+        """Return the DeviceTaintRules."""
+        return await taint_rules(self._cluster)
 
     async def claim_of(self, namespace: str, template: str) -> ResourceClaim | None:
         """Return the claim that a ResourceClaimTemplate makes for a pod; None if it is missing."""

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from kube_base.frozen import replace
 from kube_rdma.claims.rules.cel.evaluate import Selectors
 from kube_rdma.claims.rules.cel.syntax import NotEvaluated
+from kube_rdma.claims.rules.pools import ruled
 from kube_rdma.claims.rules.search import ClaimRefused, ClaimSearch, DeviceChoice, NotJudged
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.claims import claim
@@ -49,13 +51,14 @@ def explain_claim(world: claim.ClaimWorld) -> claim.ClaimExplanation:
         pools = ", ".join(dict.fromkeys(one.pool for one in held))
         has = f"The claim has {_devices(len(held))}, of pool {pools}"
         return claim.ClaimExplanation(world.claim, (), f"{has}: it does not wait for any.")
+    world = replace(world, slices=ruled(world.slices, world.taints.rules))
     selectors = Selectors()
     nodes = sorted(
         (judge(world, node, selectors) for node in world.nodes),
         key=lambda one: (_ORDER.index(one.outcome), one.lacking, one.node),
     )
     headline = _headline(nodes)
-    notes = tuple(filter(None, (_ALONE, _GATES, world.remark)))
+    notes = tuple(filter(None, (_ALONE, _GATES, world.taints.remark)))
     return claim.ClaimExplanation(world.claim, tuple(nodes), headline, notes)
 
 

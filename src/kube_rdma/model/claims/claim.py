@@ -15,7 +15,7 @@ from fractions import Fraction
 from kube_base.frozen import Frozen, field
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute
 from kube_rdma.model.card import CardId
-from kube_rdma.model.claims.devices import DRIVER, ResourceSlice, SliceDevice
+from kube_rdma.model.claims.devices import DRIVER, ResourceSlice, SliceDevice, TaintRules
 from kube_rdma.model.ipam import InterfaceName, PoolName
 from kube_rdma.model.kubernetes import NamespacedName, Toleration
 from kube_rdma.model.pools import ShareId
@@ -311,7 +311,7 @@ class ClaimWorld(Frozen):
     classes: tuple[DeviceClass, ...] = ()
     slices: tuple[ResourceSlice, ...] = ()  # in the order of their list
     others: tuple[ResourceClaim, ...] = ()  # claims that hold devices
-    remark: str = ""  # a sentence on DeviceTaintRules that were not read
+    taints: TaintRules = TaintRules()  # which explain_claim adds to the slices
 
 
 class Reason(StrEnum):

@@ -120,6 +120,13 @@ class TaintRuleSpec(Frozen, rename="camel"):
     device_selector: DeviceSelector | None = None  # None: of no device
 
 
+class TaintRules(Frozen):
+    """The DeviceTaintRules of a cluster that are looked at."""
+
+    rules: Mapping[str, TaintRuleSpec] = {}  # by name
+    remark: str = ""  # a sentence on rules that were not read, or may not count
+
+
 class RuleTaint(DeviceTaint):
     """A taint that a device has by a DeviceTaintRule of this name; slices do not have it."""
 
