@@ -12,6 +12,7 @@ from functools import cached_property
 from kube_base.frozen import Frozen
 from kube_rdma.model.kubernetes import NamespacedName, SparsePart
 from kube_rdma.model.reports import NodeReport
+from kube_rdma.model.verify import Suspects
 
 CONTROLLER = "kube-rdma.io/rails"
 """The controllerName of the AdmissionChecks that kube-rdma's controller answers."""
@@ -54,18 +55,6 @@ class WaitingWorkload(NamespacedName):
     version: str
     checks: tuple[CheckEntry, ...]
     pods: tuple[WaitingPods, ...]
-
-
-Suspects = Mapping[frozenset[str], str]
-"""Reasons for a suspicion, by one node, or by two that are slow with each other."""
-
-
-class LastMeasurement(Frozen):
-    """The last run of a BandwidthCheck that has figures."""
-
-    namespace: str
-    at: datetime
-    suspects: Suspects
 
 
 class RailsWorld(Frozen, dict=True):

@@ -8,7 +8,7 @@ shows them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -235,6 +235,22 @@ class BandwidthHistory(Frozen):
     ended: datetime | None  # None: it was interrupted
     hindered: bool = False  # without a measurement, for a reason that may be mended by now
     refused: bool = False  # only another generation can be better
+
+
+Suspects = Mapping[frozenset[str], str]
+"""Reasons for a suspicion, by one node, or by two that are slow with each other."""
+
+
+RECENT = timedelta(hours=24)
+"""The time for which the suspects of a measurement count."""
+
+
+class LastMeasurement(Frozen):
+    """The last run of a BandwidthCheck that has figures."""
+
+    namespace: str
+    at: datetime
+    suspects: Suspects
 
 
 # The status of a BandwidthCheck: lists have an end, and texts stand for figures.

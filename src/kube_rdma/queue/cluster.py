@@ -23,7 +23,6 @@ from kube_rdma.model import queue as model
 from kube_rdma.model.kubernetes import Condition, SparsePart
 from kube_rdma.model.preflight import REQUEST
 from kube_rdma.model.reports import NodeReport
-from kube_rdma.model.verify import BandwidthCheckStatus
 
 _EIGHT = msgspec.Meta(max_length=8)  # podSets, as in Kueue's definition
 
@@ -146,21 +145,6 @@ def _hosts(topology: Mapping[str, Any]) -> Mapping[str, int] | None:
 def judged_report(stored: StoredReport) -> NodeReport | None:
     """Return a NodeReport with its ill cards alone; None before its agent has written it."""
     return stored.status and replace(stored.status, cards=stored.status.ill)
-
-
-def last_measurement(stored: Stored[bytes, BandwidthCheckStatus]) -> model.LastMeasurement | None:
-    """Return what the last run of a BandwidthCheck with figures suspects; None without such a run.
-
-    While a next run is under way, the time is when that began.
-    """
-    status = stored.status
-    history = status.history if status and status.state != "NotMeasured" else None
-    if not status or not history:
-        return None
-    why = f"is a suspect of BandwidthCheck {stored.namespace}/{stored.name}"
-    ends = ((frozenset(filter(None, (one.node, one.peer))), one) for one in status.suspects)
-    suspects = {of: f"{why} ({one.device})" if one.device else why for of, one in ends if of}
-    return model.LastMeasurement(stored.namespace, history.ended or history.began, suspects)
 
 
 def addresses_left(stored: Stored[bytes, IPPoolStatus]) -> Mapping[str, int]:

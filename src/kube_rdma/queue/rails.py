@@ -35,7 +35,7 @@ from kube_rdma.model.kubernetes import condition, moment, observed
 from kube_rdma.model.queue import PENDING, READY, RETRY, RailsWorld, WaitingWorkload
 from kube_rdma.queue import cluster as objects
 from kube_rdma.queue import rules
-from kube_rdma.verify.cluster import BANDWIDTH_CHECK
+from kube_rdma.verify.cluster import BANDWIDTH_CHECK, last_measurement
 
 log = structlog.get_logger()
 
@@ -60,7 +60,7 @@ class RailsChecks:
         mirror: Any = partial(Mirror, changed=self._changes.compare, heard=self._changes.touch)
         self._checks = mirror(objects.ADMISSION_CHECK, objects.rails_check, optional=True)
         self._workloads = mirror(objects.WORKLOAD, objects.waiting_workload)
-        self._measured = mirror(BANDWIDTH_CHECK, objects.last_measurement)
+        self._measured = mirror(BANDWIDTH_CHECK, last_measurement)
         self._facts = (
             mirror(NODE_REPORT, objects.judged_report),
             mirror(NODE, lambda stored: dict(stored.labels)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import chain, islice
 
 from kube_base.frozen import replace
@@ -17,9 +17,9 @@ from kube_rdma.lib.phrases import listed
 from kube_rdma.model import queue as model
 from kube_rdma.model.kubernetes import cut, moment
 from kube_rdma.model.pools import Bind
+from kube_rdma.model.verify import RECENT, LastMeasurement, Suspects
 from kube_rdma.reports.rules.cluster import OLD_SECONDS
 
-RECENT = timedelta(hours=24)  # a measurement's suspects count for as long
 # Seconds until Kueue queues a Workload again. They double with each Retry, up to eight minutes:
 # Kueue 0.17 evicts at their end, so the quota is held until then (pkg/controller/core).
 FIRST_PAUSE, MOST_DOUBLINGS = 60, 3
@@ -97,7 +97,7 @@ def _places(pods: model.WaitingPods, world: model.RailsWorld) -> Iterator[tuple[
 
 
 def _lacks(
-    place: _Place, need: Counter[str], suspects: model.Suspects, world: model.RailsWorld
+    place: _Place, need: Counter[str], suspects: Suspects, world: model.RailsWorld
 ) -> Iterator[str]:
     """Yield what the nodes lack together for these resources."""
     words, nodes = place
@@ -116,9 +116,7 @@ def _lacks(
             yield f"{has}, and the pods ask for {count}{whys and f': {whys}'}"
 
 
-def _trouble(
-    node: str, need: Counter[str], suspects: model.Suspects, world: model.RailsWorld
-) -> str:
+def _trouble(node: str, need: Counter[str], suspects: Suspects, world: model.RailsWorld) -> str:
     """Return why a node cannot be counted on for these resources; "" if it can."""
     report = world.reports.get(node)
     age = report.age(world.now) if report else None
@@ -131,7 +129,7 @@ def _trouble(
     return suspects.get(frozenset({node}), "")
 
 
-def suspected(runs: Iterable[model.LastMeasurement], now: datetime) -> Mapping[str, model.Suspects]:
+def suspected(runs: Iterable[LastMeasurement], now: datetime) -> Mapping[str, Suspects]:
     """Return what recent measurements suspect, by their namespaces."""
     found = defaultdict[str, dict[frozenset[str], str]](dict)
     for one in runs:

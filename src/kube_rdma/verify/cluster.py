@@ -30,7 +30,7 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
 from kube_rdma.claims.cluster import taint_rules
 from kube_rdma.model.claims.claim import DeviceClass, ResourceClaim
 from kube_rdma.model.claims.devices import ResourceSlice, TaintRules
-from kube_rdma.model.verify import BandwidthCheckStatus, BandwidthPlan
+from kube_rdma.model.verify import BandwidthCheckStatus, BandwidthPlan, LastMeasurement
 from kube_rdma.verify.bandwidth_check import decode, encode, load_plan
 
 # A copy ends as its manifest asks, and nothing waits for it (DeleteOptions of meta/v1).
@@ -138,6 +138,21 @@ def seen_check(stored: Stored[bytes, BandwidthCheckStatus]) -> SeenCheck:
         refusal = object_failed(BANDWIDTH_CHECK.kind, title, error)
     place = (stored.namespace, stored.name, stored.uid, stored.generation)
     return SeenCheck(*place, plan, refusal, stored.status)
+
+
+def last_measurement(stored: Stored[bytes, BandwidthCheckStatus]) -> LastMeasurement | None:
+    """Return what the last run of a BandwidthCheck with figures suspects; None without such a run.
+
+    While a next run is under way, the time is when that began.
+    """
+    status = stored.status
+    history = status.history if status and status.state != "NotMeasured" else None
+    if not status or not history:
+        return None
+    why = f"is a suspect of BandwidthCheck {stored.namespace}/{stored.name}"
+    ends = ((frozenset(filter(None, (one.node, one.peer))), one) for one in status.suspects)
+    suspects = {of: f"{why} ({one.device})" if one.device else why for of, one in ends if of}
+    return LastMeasurement(stored.namespace, history.ended or history.began, suspects)
 
 
 async def write_status(cluster: Cluster, seen: SeenCheck, status: BandwidthCheckStatus) -> None:

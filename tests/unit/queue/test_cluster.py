@@ -11,7 +11,7 @@ from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
 from kube_rdma.ipam.cluster import IP_POOL_TEXT
 from kube_rdma.model.preflight import REQUEST
 from kube_rdma.queue import cluster
-from kube_rdma.verify.cluster import BANDWIDTH_CHECK
+from kube_rdma.verify.cluster import BANDWIDTH_CHECK, last_measurement
 
 HELD = {"type": "QuotaReserved", "status": "True", "reason": "a", "message": ""}
 HELD |= {"lastTransitionTime": "2026-11-30T12:00:00Z"}
@@ -122,7 +122,7 @@ def measured(**status):
         {"kind": "pair", "node": "a", "peer": "b", **counts},
     ]
     own = {"observedGeneration": 1, "suspects": suspects}
-    return cluster.last_measurement(stored(BANDWIDTH_CHECK, spec={}, status={**own, **status}))
+    return last_measurement(stored(BANDWIDTH_CHECK, spec={}, status={**own, **status}))
 
 
 def test_a_run_with_figures_says_whom_it_suspects():

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from kube_rdma.model import queue as model
 from kube_rdma.model.kubernetes import moment
-from kube_rdma.model.queue import LastMeasurement, RailsWorld, WaitingPods
+from kube_rdma.model.queue import RailsWorld, WaitingPods
 from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool
+from kube_rdma.model.verify import LastMeasurement
 from kube_rdma.queue import rules
 from kube_rdma.queue.rules import answer, entries, suspected
 
