@@ -103,6 +103,35 @@ async def test_one_taint_of_a_node_is_removed(clients, node):
     assert await nodes.remove_taint("nobody", "example.org/starting", "NoExecute") is False
 
 
+async def test_one_key_has_one_taint_and_an_annotation(clients, node):
+    """Both are written and removed at once; taints of others stay as they are."""
+    before, nodes = await given_taints(clients, node), Nodes(clients.cluster)
+    key = "example.org/bad"
+    for effect in ("NoSchedule", "NoExecute"):
+        taint = Taint(key, effect, "policy")
+        written = await faster_than_others(nodes.set_taint, node, key, taint, effect)
+        assert taint in written.spec.taints
+        assert await given_taints(clients, node) == [*before, taint]
+        assert (key, effect) in (await nodes.read(node)).annotations
+        behind = Taint(f"example.org/{effect}", "PreferNoSchedule", "behind")
+        await faster_than_others(nodes.set_taint, node, behind.key, behind, None)
+        assert await nodes.set_taint(node, key, taint, effect) is None
+        await faster_than_others(nodes.set_taint, node, behind.key, None, None)
+    await faster_than_others(nodes.set_taint, node, key, None, None)
+    assert await given_taints(clients, node) == before
+    assert key not in dict((await nodes.read(node)).annotations)
+    assert await nodes.set_taint(node, key, None, None) is None
+    assert await nodes.set_taint("nobody", key, Taint(key, "NoSchedule"), "") is None
+
+
+async def faster_than_others(write, *words):
+    """Repeat a write that conflicts: the real one's node controller writes a new node, too."""
+    async with asyncio.timeout(30):
+        while True:
+            with suppress(Conflict):
+                return await write(*words)
+
+
 async def given_taints(clients, node):
     """A node's taints but those that a cluster's controller gives and takes at any moment."""
     taints = (await Nodes(clients.cluster).read(node)).taints

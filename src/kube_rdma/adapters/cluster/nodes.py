@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 
 import msgspec
 
-from kube_base.frozen import replace
+from kube_base.frozen import asdict, replace
 from kube_client import wire
 from kube_client.calls import make
 from kube_client.errors import Conflict, Lost
-from kube_client.kinds import Where
+from kube_client.kinds import Stored, Where
 from kube_client.objects import Cluster
 from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced
-from kube_rdma.adapters.cluster.kinds.node import CARDS_HEALTHY, NODE, TAINTED_NODE, node_state
+from kube_rdma.adapters.cluster.kinds.node import (
+    CARDS_HEALTHY,
+    NODE,
+    TAINTED_NODE,
+    NodeObjectSpec,
+    NodeStatus,
+    node_state,
+)
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
-from kube_rdma.model.kubernetes import LabelChange, NodeCondition, NodeState, PodState, moment
+from kube_rdma.model.kubernetes import (
+    LabelChange,
+    NodeCondition,
+    NodeState,
+    PodState,
+    Taint,
+    moment,
+)
+
+Taints = Sequence[Mapping[str, object]]
+"""Taints of a node with all of their fields."""
 
 
 class Nodes:
@@ -45,15 +62,47 @@ class Nodes:
         All other taints stay as they are. Raise Conflict when somebody wrote or deleted the node
         since it was read. This needs the verbs get and patch of nodes.
         """
+
+        def decide(taints: Taints) -> Taints:
+            return [t for t in taints if (t.get("key"), t.get("effect")) != (key, effect)]
+
+        return bool(await self._retaint(name, decide))
+
+    async def set_taint(
+        self, name: str, key: str, taint: Taint | None, mark: str | None
+    ) -> Stored[NodeObjectSpec, NodeStatus] | None:
+        """Make `taint` the only one of its key, or remove all of that key.
+
+        Return the node as written, or None if nothing differed. The annotation of this key becomes
+        `mark` in the same write. Taints with other keys stay as they are. Raise Conflict when
+        somebody wrote or deleted the node since it was read. This needs the verbs get and patch of
+        nodes.
+        """
+        made = asdict(taint) if taint else {}
+
+        def decide(taints: Taints) -> Taints:
+            # It stays at its place, for others may have come behind it.
+            is_so = [bool(made) and made.items() <= one.items() for one in taints]
+            kept = [t for t, so in zip(taints, is_so, strict=True) if so or t.get("key") != key]
+            return kept if any(is_so) or not made else [*kept, made]
+
+        return await self._retaint(name, decide, {key: mark})
+
+    async def _retaint(
+        self,
+        name: str,
+        decide: Callable[[Taints], Taints],
+        annotations: Mapping[str, str | None] | None = None,
+    ) -> Stored[NodeObjectSpec, NodeStatus] | None:
+        """Write the taints that `decide` makes of the present ones, unless they are so."""
         node = await self._cluster.get(TAINTED_NODE, name)
-        taints = node.spec.taints if node else ()
-        others = [t for t in taints if (t.get("key"), t.get("effect")) != (key, effect)]
-        if node is None or len(others) == len(taints):
-            return False
+        if node is None or (taints := decide(node.spec.taints)) == [*node.spec.taints]:
+            return None
         # The API has no merge key for taints, so the list goes as a whole, under its version.
         meta = {"uid": node.uid, "resourceVersion": node.version}
-        await self._merge(name, {"metadata": meta, "spec": {"taints": others}})
-        return True
+        noted = {"annotations": annotations} if annotations else {}
+        patch = {"metadata": {**meta, **noted}, "spec": {"taints": taints}}
+        return wire.stored(NODE, await self._merge(name, patch))
 
     async def relabel(
         self, name: str, decide: Callable[[NodeState], LabelChange | None]
@@ -92,10 +141,10 @@ class Nodes:
         """
         await self._merge(name, {"metadata": {"labels": labels}})
 
-    async def _merge(self, name: str, patch: Mapping[str, object]) -> None:
+    async def _merge(self, name: str, patch: Mapping[str, object]) -> bytes:
         request = replace(make("patch", NODE, name, ""), query=self._cluster.managed)
         body = msgspec.json.encode(patch)
-        await self._cluster.write(replace(request, body=body, content_type=wire.MERGE))
+        return await self._cluster.write(replace(request, body=body, content_type=wire.MERGE))
 
     async def set_cards(self, node: NodeState, condition: NodeCondition | None) -> None:
         """Write the condition CARDS_HEALTHY of a node; `None` removes it.
