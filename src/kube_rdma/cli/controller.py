@@ -82,6 +82,11 @@ def feature(name: str, text: str) -> Callable[[F], F]:
     "Answer AdmissionChecks of Kueue with the controllerName kube-rdma.io/rails. Needs the "
     "right to patch the status of Workloads and AdmissionChecks.",
 )
+@feature(
+    "repair",
+    "Taint nodes whose cards are bad, as RepairPolicies say. Needs the rights to get and patch "
+    "nodes.",
+)
 @HEALTH_ADDRESS
 @METRICS_ADDRESS
 @log_options
@@ -104,7 +109,8 @@ def controller(
     agent asks for it. It runs the BandwidthChecks of namespaces that allow it. With --node-labels
     it labels nodes by the switches that they are plugged into. With --names it publishes RDMA
     addresses of pods. With --preflight it lets gangs of pods measure before they start. With
-    --queue it tells Kueue whether the rails of a job's nodes are well.
+    --queue it tells Kueue whether the rails of a job's nodes are well. With --repair it taints
+    nodes as RepairPolicies say.
 
     When several copies run, the one that holds the Lease kube-rdma-controller works. With
     --fullname=NAME the Lease is NAME-controller. A controller runs until SIGTERM or SIGINT.

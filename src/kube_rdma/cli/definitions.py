@@ -11,6 +11,7 @@ from kube_rdma.ipam.objects import IPBlockObject
 from kube_rdma.lib.schema import Column, ResourceDefinition
 from kube_rdma.model.reports import NodeReportObject
 from kube_rdma.operator.documents.nic_cluster_policy import NicClusterPolicyObject
+from kube_rdma.repair.policy import RepairPolicy
 from kube_rdma.reports.node_policy_status import NodePolicyObject
 from kube_rdma.verify.bandwidth_check import BandwidthCheck
 
@@ -71,6 +72,18 @@ DEFINITIONS = (
             Column("Problems", ".status.summary.problems"),
             Column("Renewed", ".status.renewTime", "date"),
             Column("Agent", ".status.agentVersion", wide=True),
+            _AGE,
+        ),
+    ),
+    ResourceDefinition(
+        RepairPolicy,
+        "repairpolicies",
+        short="rp",
+        columns=(
+            Column("Enforce", ".spec.enforce", "boolean"),
+            Column("Result", ".status.result"),
+            _READY,
+            _WHY,
             _AGE,
         ),
     ),

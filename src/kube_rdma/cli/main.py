@@ -50,6 +50,7 @@ COMMANDS = {
     "network": "Clean up nodes; Helm's uninstall runs it.",
     "preflight": "Measure before a pod's containers start.",
     "render": "Print an installation as plain manifests.",
+    "repair": "Show which nodes are tainted for their cards.",
     "resources": "Show what pods of a namespace can ask for.",
     "status": "Show the cluster's state and its problems.",
     "top": "Show RDMA traffic by node or by pod.",
@@ -62,7 +63,7 @@ COMMANDS = {
 GROUPS = (
     (
         "What you have",
-        ("devices", "fabric", "ip", "resources", "status", "top"),
+        ("devices", "fabric", "ip", "repair", "resources", "status", "top"),
         "kube-rdma status --problems-only",
     ),
     ("Ask why", ("bundle", "doctor", "explain", "why"), "kube-rdma why pod/train/worker-0"),

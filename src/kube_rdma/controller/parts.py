@@ -3,7 +3,8 @@
     every copy          events, metrics, health
     the copy that leads garbage collection of addresses, reports of pools, evictions, status of
                         policies, bandwidth checks, the end of a former webhook, labels of leaves,
-                        names of addresses, preflight, admission checks of Kueue, the operator
+                        names of addresses, preflight, admission checks of Kueue, repair, the
+                        operator
 
 The command `kube-rdma controller` runs them. A part that fails is begun anew, one of the leader as
 a fresh object, while the others go on. The parts of the leader are cancelled when the lead is lost,
@@ -34,6 +35,7 @@ from kube_rdma.names.publisher import NamesPublisher
 from kube_rdma.operator.reconcile import Operator, OperatorPlace
 from kube_rdma.preflight.rounds import PreflightRounds
 from kube_rdma.queue.rails import RailsChecks
+from kube_rdma.repair.loop import RepairLoop
 from kube_rdma.reports.policies import PolicyStatuses
 from kube_rdma.verify.bandwidth_checks import BandwidthChecks
 
@@ -53,7 +55,7 @@ class ControllerOptions(Frozen):
     fullname: str = ""  # with which the release's names begin, where that is not kube-rdma
     health: tuple[str | None, int] | None = None  # of /livez and /readyz; None: not served
     node_labels: str = "leave"  # as the value controller.nodeLabels
-    features: frozenset[str] = frozenset()  # names, preflight, queue: parts that are off by default
+    features: frozenset[str] = frozenset()  # names, preflight, queue, repair: off by default
 
 
 def always(
@@ -95,6 +97,8 @@ def leading(
         parts["preflight"] = lambda: PreflightRounds(cluster, events).run()
     if "queue" in options.features:
         parts["admission checks"] = lambda: RailsChecks(cluster, events, namespace).run()
+    if "repair" in options.features:
+        parts["repair"] = lambda: RepairLoop(cluster, events, namespace).run()
     return parts
 
 

@@ -32,7 +32,7 @@ from kube_rdma.fabric.cluster import stored_cables
 from kube_rdma.fabric.rules import leaves as rules
 from kube_rdma.fabric.rules.cabling import cable_faults, node_fault_texts
 from kube_rdma.lib.mirror import Mirror, follow_all
-from kube_rdma.model.fabric import CardPort, NodeCables
+from kube_rdma.model.fabric import FAULTS, CardPort, NodeCables
 from kube_rdma.model.kubernetes import LabelChange, NodeState, cut
 
 Change: TypeAlias = Callable[[NodeState], LabelChange | None]
@@ -122,7 +122,7 @@ class FabricNodes:
         for name, leaves in ports.items():
             told = cut(faults.get(name, ""))
             if name in self._since:  # while its cables change, for the others may follow
-                told = dict(nodes[name].annotations).get(rules.FAULTS, "")
+                told = dict(nodes[name].annotations).get(FAULTS, "")
             labels = rules.wanted_labels(leaves, blocks.get(name), self._labels)
             yield name, partial(rules.label_change, labels=labels, leaves=leaves, faults=told)
 
@@ -136,8 +136,8 @@ class FabricNodes:
             self._notices.warn(log, "labels of leaves not written", name, str(error), node=name)
             return False
         self._notices.over(name)
-        if made and rules.FAULTS in made.annotations and self._labels != "remove":
-            faults = made.annotations[rules.FAULTS]
+        if made and FAULTS in made.annotations and self._labels != "remove":
+            faults = made.annotations[FAULTS]
             reason = "CablesWrong" if faults else "CablesMended"
             note = faults or "Nothing is wrong with the cables any more"
             about = About("Node", name, uid=name)  # as kubelets write it

@@ -13,6 +13,9 @@ from kube_base.frozen import Frozen
 from kube_rdma.model.card import CardId
 from kube_rdma.model.reports import ExpectedCable, NodeReport
 
+FAULTS = "kube-rdma.io/fabric-faults"
+"""The annotation of a node that says what is wrong with its cables."""
+
 
 class SwitchPort(Frozen):
     """A port of a switch; `port` "" stands for any of them."""

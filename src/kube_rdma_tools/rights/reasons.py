@@ -30,6 +30,7 @@ _OF_KINDS = {
     f"ippools.{OWN}": "`kube-rdma ip`, `status`, `resources`, `explain`",
     f"ipblocks.{OWN}": "`kube-rdma ip`",
     f"bandwidthchecks.{OWN}": "to read them",
+    f"repairpolicies.{OWN}": "`kube-rdma repair`",
 }
 _OF_PERFTEST = {
     "pods": "pods that measure, where none run",
@@ -64,7 +65,10 @@ REASONS: Mapping[str, Mapping[str, str]] = {
     },
     "Role agent": {_LEASES: "its node's lease, by which it may assign addresses"},
     "ClusterRole controller": {
-        "nodes": "which run agents; labels of leaf switches; cordons for driver upgrades",
+        "nodes": "which run agents; labels of leaf switches; cordons for driver upgrades; with "
+        "`controller.repair`, a taint",
+        f"repairpolicies.{OWN}": "with `controller.repair`: which nodes to taint",
+        f"repairpolicies/status.{OWN}": "with `controller.repair`: what was done",
         "pods": "restarts that agents asked for; with `controller.names`, addresses; with "
         "`controller.preflight`, gangs",
         "pods/eviction": "restarts that an agent asked for, and upgrades that drain",

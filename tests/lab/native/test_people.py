@@ -25,7 +25,10 @@ ROLES = {
     "view": ("list", "nodereports"),
     "edit": ("create", "bandwidthchecks"),
 }
-KINDS = ("nodepolicies", "nodereports", "ippools", "ipblocks", "bandwidthchecks")
+KINDS = (
+    *("nodepolicies", "nodereports", "ippools", "ipblocks", "bandwidthchecks"),
+    "repairpolicies",
+)
 POD, POOL, CHECK, NODE = "seen", "people", "nightly", "node-1"
 CLAIMING, NETWORKS = "claiming", "k8s.v1.cni.cncf.io/networks"
 OBJECTS = {"ippools": POOL, "bandwidthchecks": CHECK}
@@ -36,6 +39,7 @@ WORDS = (
     "kube-rdma ip list",
     f"kube-rdma ip show {POOL}",
     "kube-rdma ip check",
+    "kube-rdma repair show",
     f"kube-rdma explain pod/{POD}",
     f"kube-rdma explain pod/{CLAIMING}",
     f"kube-rdma explain claim/{CLAIMING}",

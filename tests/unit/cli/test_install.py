@@ -159,7 +159,7 @@ def test_a_dry_run_writes_nothing_and_shows_what_there_is_to_do(world):
     assert not world.made
     assert not world.writes
     assert outcome.stdout.startswith("Nothing was changed yet: preset rails in namespace kube-rdma")
-    assert counts(outcome)["CustomResourceDefinition"] == ["6", "-", "-"]
+    assert counts(outcome)["CustomResourceDefinition"] == ["7", "-", "-"]
     assert "Note: The networks rail-0 to rail-7 have no addresses" in outcome.stdout
     assert "it lacks NetworkAttachmentDefinition." in sentences(outcome)
     assert "✓ 2 of 2 nodes get an agent." in outcome.stdout
@@ -219,7 +219,7 @@ def test_older_definitions_of_the_release_are_changed(world):
     world.put({**definition, "spec": older})
     world.server.store._owners.clear()
     outcome = world.run("--dry-run")
-    assert counts(outcome)["CustomResourceDefinition"] == ["-", "1", "5"]
+    assert counts(outcome)["CustomResourceDefinition"] == ["-", "1", "6"]
     world.run()
     assert world.made["CustomResourceDefinition ippools.kube-rdma.io"]["spec"] == definition["spec"]
 

@@ -18,7 +18,7 @@ import msgspec
 
 from kube_base.foreign_json import Undecodable, decoded
 from kube_base.natural import natural
-from kube_rdma.model.fabric import NodeCables
+from kube_rdma.model.fabric import FAULTS, NodeCables
 from kube_rdma.model.kubernetes import LabelChange, NodeState
 from kube_rdma.pools.rules.labels import VALUE
 
@@ -31,7 +31,7 @@ DIALECTS = {
 }
 # The annotations of a node in which the controller remembers the labels that it wrote, the leaf of
 # each port by "card/number", and the faults of cables that it reported.
-OWN, LEAVES, FAULTS = (f"kube-rdma.io/fabric-{what}" for what in ("labels", "leaves", "faults"))
+OWN, LEAVES = (f"kube-rdma.io/fabric-{what}" for what in ("labels", "leaves"))
 
 Leaves = frozenset[str]
 

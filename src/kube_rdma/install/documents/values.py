@@ -394,6 +394,11 @@ class InstalledController(Typed):
     kube-rdma.io/rails. It may then write the status of Workloads in all namespaces. See
     docs/nodes.md.
     """
+    repair: bool = False
+    """
+    repair is whether the controller taints nodes whose cards are bad, as RepairPolicies say. It may
+    then write the taint kube-rdma.io/repair of all nodes. See docs/repair.md.
+    """
     extra_args: Many[str] = ()
     """
     extraArgs lists further options of kube-rdma controller, which stand behind those of the chart.

@@ -11,6 +11,7 @@ from itertools import pairwise
 from shlex import quote
 
 from kube_base.frozen import replace
+from kube_base.plain_text import plain
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.fabric.rules.cabling import cable_faults, cable_finding
 from kube_rdma.install.rules.plan import objection
@@ -19,6 +20,7 @@ from kube_rdma.model import reports as model
 from kube_rdma.model.fabric import CableFault, NodeCables
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.repair import KEY
 
 # Findings of single nodes: their agents, their reports, their Events.
 
@@ -63,6 +65,7 @@ def node_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
     for name in sorted({*nodes, *pods, *reports}):
         if name in nodes and (name in pods or name in reports):
             yield from _kubelet(nodes[name])
+        yield from _repaired(nodes.get(name, NodeState(name)))
         yield from _agent(name, facts, pods.get(name, ()))
         old = list(_old(name, facts)) if name in reports else []
         yield from old
@@ -80,6 +83,17 @@ def _kubelet(node: NodeState) -> Iterator[Finding]:
         problem = "The node is not ready, so its report and the state of its agent may be old"
         remedy = f"See kubectl describe node {quote(node.name)}, and the kubelet's log on it"
         yield Finding.of("NodeNotReady", f"node/{node.name}", problem, remedy)
+
+
+def _repaired(node: NodeState) -> Iterator[Finding]:
+    """Yield advice on a node that a RepairPolicy has tainted, with the evidence for that."""
+    for taint in node.taints:
+        if taint.key == KEY:
+            why = plain(dict(node.annotations).get(KEY, "")) or "nobody wrote why"
+            sentence = f"RepairPolicy {taint.value} has given it the taint {KEY}: {why}"
+            remedy = "See kube-rdma repair show; docs/repair.md says how to overrule it"
+            about = f"node/{node.name}"
+            yield Finding.of("NodeTainted", about, sentence, remedy, Severity.ADVICE)
 
 
 def _agent(

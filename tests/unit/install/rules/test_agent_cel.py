@@ -10,7 +10,7 @@ from kube_rdma.fabric.rules.leaves import BLOCK, DIALECTS, FAULTS, LEAF, LEAVES,
 from kube_rdma.install.installation import assignment, objects
 from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma.ipam.rules.grant import MOST_REQUESTS
-from kube_rdma.model import ipam
+from kube_rdma.model import ipam, repair
 from kube_rdma.model.attach.attachment import RESTART
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.operator.rules.placement import PLACE_LABELS, READY_LABEL
@@ -68,7 +68,7 @@ def test_the_policy_has_the_names_and_numbers_of_the_agent(said):
 def test_an_operator_writes_its_labels_and_its_mark():
     """Without them no driver comes, and none goes."""
     assert [one for one in objects((), "nvidia-operator", "admission") if OPERATOR in str(one)]
-    (validation,) = policy(OPERATOR)["validations"]
+    validation, _ = policy(OPERATOR)["validations"]
     for key in (*PLACE_LABELS.values(), READY_LABEL, CLOSED_MARK):
         assert f"'{key}'" in validation["expression"]
     variables = {one["name"]: one["expression"] for one in policy(OPERATOR)["variables"]}
@@ -78,10 +78,12 @@ def test_an_operator_writes_its_labels_and_its_mark():
 
 def test_a_controller_writes_its_labels_of_leaves_and_its_annotations():
     made = policy("controller-labels-nodes.kube-rdma.io", "default")
-    (validation,) = made["validations"]
-    for key in (LEAF, BLOCK, *DIALECTS.values(), OWN, LEAVES, FAULTS):
+    validation, of_taints = made["validations"]
+    for key in (LEAF, BLOCK, *DIALECTS.values(), OWN, LEAVES, FAULTS, repair.KEY):
         assert f"'{key}'" in validation["expression"]
-    assert {one["name"]: one["expression"] for one in made["variables"]}["operates"] == "false"
+    assert f"one.key == '{repair.KEY}'" in of_taints["expression"]
+    variables = {one["name"]: one["expression"] for one in made["variables"]}
+    assert (variables["operates"], variables["repairs"]) == ("false", "false")
 
 
 def test_an_agent_does_not_write_what_is_expected_of_its_node():

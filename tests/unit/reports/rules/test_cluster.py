@@ -16,6 +16,7 @@ from kube_rdma.model.attach.attachment import NetworkRoute
 from kube_rdma.model.card import CardId
 from kube_rdma.model.finding import NotSeen, Severity
 from kube_rdma.model.kubernetes import NodeState, Taint, Toleration
+from kube_rdma.model.repair import KEY
 from kube_rdma.model.reports import (
     AddressPool,
     ChosenNodes,
@@ -244,6 +245,9 @@ ADVICE = {
         ),
     ),
     "PolicyNotSeen": replace(WELL, node_policies=(NodePolicyState("p"),)),
+    "NodeTainted": replace(
+        WELL, nodes=(replace(NODES[0], taints=(Taint(KEY, "NoSchedule", "cards"),)), NODES[1])
+    ),
     "DefaultRoute": replace(WELL, networks=(ROUTED,)),
     "PodsRerouted": ill(rerouted=("default/train by net1",)),
     "ModeChangePending": ill(pending=(PENDING,)),

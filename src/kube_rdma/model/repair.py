@@ -1,0 +1,115 @@
+"""Repair: nodes with bad cards get a taint by a policy, and lose it when their cards are well.
+
+Of a node the controller changes only the taint and the annotation of one key. All else belongs to
+others, taints with other keys too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from kube_base.frozen import Frozen
+from kube_rdma.model.kubernetes import Condition, Sentence, StatusPart, Taint, Word
+
+KEY = "kube-rdma.io/repair"
+"""The taint of a node with bad cards, whose value is the policy; the annotation that says why."""
+
+IGNORED = "kube-rdma.io/repair-ignored"
+"""The annotation by which a person keeps all policies from a node; its value may say why."""
+
+PAUSED = "kube-rdma.io/repair-paused"
+"""The annotation of a RepairPolicy that neither adds nor removes a taint; it may say why."""
+
+EFFECTS = ("PreferNoSchedule", "NoSchedule", "NoExecute")
+"""The effects of the taint, the stronger one later. NoExecute also ends pods on the node."""
+
+MOST_ENTRIES, MOST_ACTIONS = 64, 32  # of a status
+
+EntryState = Literal["Tainted", "Clearing", "WouldTaint", "OverBudget"]
+ActionKind = Literal["Tainted", "Cleared"]
+
+
+class RepairSpec(Frozen):
+    """A RepairPolicy: what counts as bad, and what follows."""
+
+    name: str
+    selector: tuple[tuple[str, str], ...] = ()
+    cards_below: int | None = None  # healthy cards
+    errors: bool = False
+    slow: bool = False
+    wrong_cables: bool = False
+    effect: str = "NoSchedule"
+    most_nodes: int = 1  # with the taint at a time
+    most_per_leaf: int | None = None
+    clear_after: int = 300  # seconds for which the cards are well
+    enforce: bool = False
+    paused: bool = False
+
+
+class RepairNode(Frozen):
+    """The facts of a Node object on which repair depends."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    taint: Taint | None = None  # that of KEY
+    ignored: bool = False
+    cables: str = ""  # faults of its cables, as FabricNodes wrote them
+
+
+class RepairEntry(StatusPart):
+    """A node that a policy finds bad, or that has its taint."""
+
+    node: Word
+    """node is the name of the node."""
+    state: EntryState
+    """state is Tainted, Clearing (its cards are well, but not for long enough), WouldTaint (the
+    policy is a dry run or paused) or OverBudget.
+    """
+    why: Sentence
+    """why is the evidence: which cards are bad, and how."""
+
+
+class RepairAction(StatusPart):
+    """A taint that the controller wrote or removed."""
+
+    time: Word
+    """time is when the controller did it, in RFC 3339."""
+    node: Word
+    """node is the name of the node."""
+    action: ActionKind
+    """action is Tainted or Cleared."""
+    why: Sentence
+    """why is the evidence for the action."""
+
+
+class RepairPolicyStatus(StatusPart):
+    """The status of a RepairPolicy."""
+
+    observed_generation: int
+    """observedGeneration is metadata.generation of the policy that this status is about."""
+    result: Sentence = ""
+    """result is how many nodes are tainted, and how many others are bad. Example: 2 tainted, 1 over
+    the budget.
+    """
+    nodes: Annotated[tuple[RepairEntry, ...], Meta(max_length=MOST_ENTRIES)] = ()
+    """nodes are the first 64 nodes that are bad, or have the taint of the policy."""
+    history: Annotated[tuple[RepairAction, ...], Meta(max_length=MOST_ACTIONS)] = ()
+    """history are the last 32 taints that were written or removed, the newest first."""
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=16)] = ()
+    """conditions are Ready (the policy is understood), and Stalled where only a new spec helps."""
+
+
+class SeenRepair(Frozen):
+    """A RepairPolicy as stored: its policy or the reason for its refusal, and its status."""
+
+    name: str
+    uid: str
+    version: str
+    generation: int
+    policy: RepairSpec | None
+    refusal: str
+    status: RepairPolicyStatus | None

@@ -1,0 +1,209 @@
+"""Keeps the taints of nodes as RepairPolicies want them.
+
+    watches: RepairPolicies, Nodes, NodeReports, BandwidthChecks ─► rules.plan ─► a write for each
+      node that differs, Events, the statuses of policies
+
+The leading copy of the controller runs it. Taint, annotation and status hold all that it needs but
+one: how long nodes have been well, which a new leader counts anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import structlog
+
+from kube_base.backoff import full_jitter
+from kube_base.errors import KubeError
+from kube_base.frozen import Frozen, field
+from kube_base.notices import Notices
+from kube_client.errors import Conflict
+from kube_client.objects import Cluster
+from kube_client.watching import Changed
+from kube_rdma.adapters.bulkhead import ObjectWalls
+from kube_rdma.adapters.cluster.events import About, Events
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.adapters.cluster.nodes import Nodes
+from kube_rdma.lib.debounce import Debounce
+from kube_rdma.lib.mirror import Mirror, follow_all
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model import repair as model
+from kube_rdma.model.kubernetes import condition, cut, moment, observed, stalled
+from kube_rdma.model.verify import RECENT
+from kube_rdma.repair import cluster as objects
+from kube_rdma.repair import rules
+from kube_rdma.reports.rules.cluster import OLD_SECONDS
+from kube_rdma.verify.cluster import BANDWIDTH_CHECK, last_measurement
+
+log = structlog.get_logger()
+
+
+class RepairPace(Frozen):
+    """The waits of the loop in seconds, and its clocks."""
+
+    old: float = OLD_SECONDS  # of a NodeReport that no longer counts
+    again: float = 60.0  # between two looks where nothing changes: reports and measurements age
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+
+
+class RepairLoop:
+    """The part of the controller that taints nodes by RepairPolicies; the caller runs `events`.
+
+    `namespace` is kube-rdma's own: tenants may write BandwidthChecks in theirs.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        events: Events,
+        namespace: str,
+        timing: RepairPace | None = None,
+        changes: Debounce | None = None,
+    ) -> None:
+        self._cluster, self._events, self._namespace = cluster, events, namespace
+        self._timing, self._changes = timing or RepairPace(), changes or Debounce()
+        mirror: Any = partial(Mirror, changed=self._changes.compare, heard=self._changes.touch)
+        self._policies = mirror(objects.REPAIR_POLICY, objects.seen_repair)
+        self._nodes = mirror(NODE, objects.repair_node)
+        self._reports = mirror(NODE_REPORT, lambda stored: stored.status)
+        self._measured = mirror(BANDWIDTH_CHECK, last_measurement)
+        self._since: rules.Since = {}
+        # By policy, until its status has them, the newest first.
+        self._actions: defaultdict[str, list[model.RepairAction]] = defaultdict(list)
+        self._walls, self._notices = ObjectWalls("RepairPolicy"), Notices()
+
+    async def run(self) -> None:
+        """Keep taints until cancelled; wait for an absent API server."""
+        mirrors = (self._policies, self._nodes, self._reports, self._measured)
+        failures = 0
+        async with asyncio.TaskGroup() as tasks:
+            await follow_all(tasks, self._cluster, full_jitter, *mirrors)
+            while True:
+                due = None
+                if not any(one.trouble for one in mirrors):  # the end of the trouble calls it
+                    is_done, due = await self.look()
+                    failures = 0 if is_done else failures + 1
+                waits = [full_jitter(failures)] if failures else [self._timing.again]
+                waits += [] if due is None else [max(0.0, due - self._timing.clock())]
+                await self._changes.wait(min(waits))
+
+    async def look(self) -> tuple[bool, float | None]:
+        """Write what differs; return whether all was written, and when a node may be cleared."""
+        now = self._timing.now()
+        seen = self._policies.values
+        reports = {
+            name: report
+            for name, report in self._reports.values.items()
+            if report and (age := report.age(now)) is not None and age < self._timing.old
+        }
+        slow = {
+            node: why
+            for one in self._measured.values.values()
+            if one.namespace == self._namespace and now - one.at < RECENT
+            for nodes, why in one.suspects.items()
+            for node in nodes
+            if len(nodes) == 1
+        }
+        # A policy that is not understood keeps its taints, also if a newer controller wrote it.
+        policies = tuple(one.policy for one in seen.values() if one.policy)
+        unread = {name for name, one in seen.items() if not one.policy} | {*self._policies.faults}
+        nodes = {
+            name: node
+            for name, node in self._nodes.values.items()
+            if not (node.taint and node.taint.value in unread)
+        }
+        planned = rules.plan(
+            rules.RepairWorld(policies, nodes, reports, slow), self._since, self._timing.clock()
+        )
+        self._since = planned.well_since
+        is_done = True
+        at = moment(now)
+        for change in planned.changes:
+            is_done &= await self._walls.run(change, partial(self._write, change, at))
+        for one in [*seen.values()]:
+            tell = partial(self._report, one, planned.entries.get(one.name, ()), at)
+            is_done &= await self._walls.run((one.uid, one.version), tell)
+        return is_done, planned.due
+
+    async def _write(self, change: rules.TaintChange, now: str, fault: str) -> bool:
+        """Write or remove a taint, with an Event; return False to try again.
+
+        With a `fault` of doing so, only report that.
+        """
+        about = About("Node", change.node, uid=change.node)  # as kubelets write it
+        if fault:
+            return self._events.failed(about, fault)
+        mark = change.why if change.taint else None
+        place = (change.node, model.KEY, change.taint, mark)
+        try:
+            written = await Nodes(self._cluster).set_taint(*place)
+        except Conflict:
+            return True  # somebody wrote or deleted the node, as its watch shows
+        except KubeError as error:
+            self._notices.warn(log, "taint not written", change.node, str(error), node=change.node)
+            return False
+        self._notices.over(change.node)
+        if written:
+            self._nodes.take(Changed(written))  # the budget counts it at once
+            kind: model.ActionKind = "Tainted" if change.taint else "Cleared"
+            if taint := change.taint or change.before:
+                said = f"{taint.key}={taint.value}:{taint.effect}"
+                note = f"{kind} {said}: {change.why}"
+                self._events.tell(about, f"Repair{kind}", note, warning=bool(change.taint))
+                done = model.RepairAction(now, change.node, kind, change.why)
+                self._actions[taint.value].insert(0, done)
+            log.warning("node taint written", node=change.node, action=kind, why=change.why)
+        return True
+
+    async def _report(
+        self, seen: model.SeenRepair, entries: Iterable[model.RepairEntry], now: str, fault: str
+    ) -> bool:
+        """Write a policy's status if it differs, and an Event on nodes over the budget.
+
+        With a `fault` of doing so, only report that.
+        """
+        kind = objects.REPAIR_POLICY
+        about = About(kind.kind, seen.name, uid=seen.uid, api_version=kind.api_version)
+        if fault:
+            return self._events.failed(about, fault)
+        old, every = seen.status, tuple(entries)
+        over = [one for one in every if one.state == "OverBudget"]
+        if over and self._notices.news(("over", seen.name), " ".join(one.node for one in over)):
+            names = listed([f"{one.node} ({one.why})" for one in over])
+            note = f"Bad, and without a taint because the budget is used up: {names}"
+            self._events.tell(about, "RepairOverBudget", note, warning=True)
+        if not over:
+            self._notices.over(("over", seen.name))
+        history = (*self._actions.get(seen.name, ()), *(old.history if old else ()))
+        words = ("Refused", cut(seen.refusal)) if seen.refusal else ("Accepted", "it is understood")
+        before = old.conditions if old else ()
+        conditions = (
+            condition(before, now, "Ready", not seen.refusal, words),
+            *stalled(before, now, words if seen.refusal else None),
+        )
+        status = model.RepairPolicyStatus(
+            seen.generation,
+            rules.result(every),
+            every[: model.MOST_ENTRIES],
+            history[: model.MOST_ACTIONS],
+            observed(conditions, seen.generation),
+        )
+        if status == old:
+            return True
+        try:
+            await objects.write_status(self._cluster, seen, status)
+        except Conflict:
+            return True  # it is gone or another by now, as its watch shows
+        except KubeError as error:
+            self._notices.warn(log, "repair status not written", seen.name, str(error))
+            return False
+        self._actions.pop(seen.name, None)
+        return True
