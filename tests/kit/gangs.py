@@ -21,6 +21,8 @@ from kube_rdma_lab.pki import Authority
 from tests.kit.helm import MODULES
 
 LOCAL = "127.0.0.1"
+# A fifth of a RoCE card's packets, as words of iptables behind a chain.
+LOSS = "-p udp --dport 4791 -m statistic --mode random --probability 0.2 -j DROP"
 
 
 @dataclass(frozen=True)
@@ -143,3 +145,9 @@ def makers(lab, folder, *chosen):
         for maker in chosen:
             stack.enter_context(running(lab, maker, programs, folder))
         yield
+
+
+def result(lab):
+    """The status of the BandwidthCheck of the one gang that has measured; None before."""
+    checks = cluster.get(lab, "bandwidthchecks")["items"]
+    return next((one["status"] for one in checks if one.get("status")), None)

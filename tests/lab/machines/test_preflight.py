@@ -14,16 +14,13 @@ from kube_rdma.model import preflight as model
 from kube_rdma.preflight.documents import read_verdict
 from kube_rdma_lab import cluster, waiting
 from tests.kit import manifests
-from tests.kit.gangs import BOTH, makers
+from tests.kit.gangs import BOTH, LOSS, makers, result
 from tests.kit.pods import in_network, sleeping_pod
 from tests.kit.two_rails import installed
 from tests.kit.walks import Walker
 
 JOB, PODS, NODES = "train", 8, [f"node-{number}" for number in range(1, 5)]
 TOO_FAST = {model.MIN_BANDWIDTH: "9000G"}  # no rail is so fast
-LOSS = (
-    "iptables -I {chain} -p udp --dport 4791 -m statistic --mode random --probability 0.2 -j DROP"
-)
 
 
 def _slow(values):
@@ -70,12 +67,6 @@ def begun(pod, name):
     status = pod["status"]
     every = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
     return any(one["name"] == name and "waiting" not in one["state"] for one in every)
-
-
-def result(lab):
-    """The status of the Job's BandwidthCheck."""
-    checks = cluster.get(lab, "bandwidthchecks")["items"]
-    return next((one["status"] for one in checks if one.get("status")), None)
 
 
 def test_a_gang_on_good_rails_starts(trained):
@@ -184,16 +175,15 @@ def test_a_gang_with_a_lossy_card_does_not_start_and_its_card_is_named(
         trained()
         waiting.until(lab, "all others", lambda: _measuring(lab) == PODS - 2)
         one = [pod for pod in pods(lab) if pod["spec"].get("nodeName") == lossy][number % 2]
-        loss = LOSS.format(chain=("INPUT", "OUTPUT")[number // 2 % 2])
+        loss = f"iptables -I {('INPUT', 'OUTPUT')[number // 2 % 2]} {LOSS}"
         cluster.shell(lab, lossy, in_network(one["metadata"]["uid"], loss))
     finally:
         cluster.kubectl(lab, "uncordon", away)
     waiting.until(lab, "the verdict", lambda: result(lab))
     status = result(lab)
     assert status["state"] == "NotWell"
-    named = [one for one in status["suspects"] if one["kind"] != "pair"]
-    assert len(named) == 1, status  # beside others, a pair may be slow that has no part in it
-    suspect = named[0]
+    assert len(status["suspects"]) == 1, status
+    (suspect,) = status["suspects"]
     assert suspect["node"] == lossy
     (attached,) = json.loads(one_again(lab, one)["metadata"]["annotations"][OWN_ANNOTATION])
     assert suspect["device"] == attached["rdmaDevice"]

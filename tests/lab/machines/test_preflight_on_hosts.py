@@ -5,11 +5,11 @@ import pytest
 from kube_rdma.model import preflight as model
 from kube_rdma_lab import cluster, waiting
 from tests.kit import manifests
+from tests.kit.gangs import LOSS, result
 from tests.kit.pods import sleeping_pod
 from tests.kit.two_rails import installed
 
 JOB, NODES = "hosts", [f"node-{number}" for number in range(1, 5)]
-LOSS = "-p udp --dport 4791 -m statistic --mode random --probability 0.2 -j DROP"
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +48,6 @@ def lossy(hosts):
     cluster.shell(hosts, NODES[1], f"iptables -I INPUT {LOSS}")
     yield NODES[1]
     cluster.shell(hosts, NODES[1], f"iptables -D INPUT {LOSS}")
-
-
-def result(lab):
-    """Return the status of the Job's BandwidthCheck, once it is written."""
-    every = cluster.get(lab, "bandwidthchecks")["items"]
-    return next((one["status"] for one in every if one.get("status")), None)
 
 
 def test_all_cards_of_good_nodes_are_measured_and_the_gang_starts(hosts, job):
