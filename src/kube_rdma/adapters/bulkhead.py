@@ -15,11 +15,12 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
 
 import structlog
 
 from kube_base.backoff import LONGEST, full_jitter
-from kube_base.errors import KubeError
+from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen
 from kube_base.notices import Notices
 
@@ -33,6 +34,7 @@ MOST_FAILED = 1024  # objects of a kind that wait, the newest ones
 _causes = Notices()  # by kind and name of an object
 
 Part = Callable[[], Awaitable[None]]
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -120,6 +122,16 @@ class ObjectWalls:
         with contained(f"status of {self._kind}"):
             return await work(why)
         return False
+
+
+def read_or_refusal(kind: str, name: str, read: Callable[[], T]) -> tuple[T | None, str]:
+    """Return what `read` makes of an object, or None and why: a refusal, or a fault of ours."""
+    try:
+        return read(), ""
+    except Refused as error:
+        return None, str(error)
+    except Exception as error:  # noqa: BLE001  of one object
+        return None, object_failed(kind, name, error)
 
 
 def object_failed(kind: str, name: object, error: Exception) -> str:

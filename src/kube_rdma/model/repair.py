@@ -53,7 +53,6 @@ class RepairNode(Frozen):
     """The facts of a Node object on which repair depends."""
 
     name: str
-    uid: str
     labels: Mapping[str, str]
     taint: Taint | None = None  # that of KEY
     ignored: bool = False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from kube_base.errors import Refused
 from kube_client.kinds import ObjectCodec, Stored
 from kube_client.objects import Cluster
-from kube_rdma.adapters.bulkhead import object_failed
+from kube_rdma.adapters.bulkhead import read_or_refusal
 from kube_rdma.adapters.cluster.kinds.node import NodeObjectSpec
 from kube_rdma.adapters.cluster.kinds.own import own_kind
 from kube_rdma.model import repair as model
@@ -18,19 +18,13 @@ _SPEC: ObjectCodec[bytes] = ObjectCodec(bytes)  # undecoded: a faulty spec gets 
 REPAIR_POLICY = own_kind(
     "RepairPolicy", "repairpolicies", _SPEC, ObjectCodec.of(model.RepairPolicyStatus)
 )
-StoredPolicy = Stored[bytes, model.RepairPolicyStatus]
 
 
-def seen_repair(stored: StoredPolicy) -> model.SeenRepair:
+def seen_repair(stored: Stored[bytes, model.RepairPolicyStatus]) -> model.SeenRepair:
     """Decode a stored policy; one that is refused gets the reason instead of a policy."""
-    policy, refusal = None, ""
-    try:
-        paused = stored.annotation(model.PAUSED) is not None
-        policy = load_policy(stored.spec, stored.name, paused=paused)
-    except Refused as error:
-        refusal = str(error)
-    except Exception as error:  # noqa: BLE001  of one object
-        refusal = object_failed(REPAIR_POLICY.kind, stored.name, error)
+    paused = stored.annotation(model.PAUSED) is not None
+    read = partial(load_policy, stored.spec, stored.name, paused=paused)
+    policy, refusal = read_or_refusal(REPAIR_POLICY.kind, stored.name, read)
     place = (stored.name, stored.uid, stored.version, stored.generation)
     return model.SeenRepair(*place, policy, refusal, stored.status)
 
@@ -39,7 +33,6 @@ def repair_node(stored: Stored[NodeObjectSpec, Any]) -> model.RepairNode:
     """Return what repair reads of a Node, without the status, which changes all the time."""
     return model.RepairNode(
         stored.name,
-        stored.uid,
         dict(stored.labels),
         next((taint for taint in stored.spec.taints if taint.key == model.KEY), None),
         stored.annotation(model.IGNORED) is not None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -17,7 +18,7 @@ from kube_base.frozen import Frozen
 from kube_client import wire
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.bulkhead import object_failed
+from kube_rdma.adapters.bulkhead import read_or_refusal
 from kube_rdma.adapters.cluster.kinds import pod
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT, StoredReport
@@ -55,13 +56,8 @@ class SeenPolicy(Frozen):
 
 def seen_policy(stored: Stored[bytes, NodePolicyStatus]) -> SeenPolicy:
     """Decode a stored NodePolicy; one that is refused gets the reason instead of a policy."""
-    policy, refusal = None, ""
-    try:
-        policy = policy_of(stored)
-    except Refused as error:
-        refusal = str(error)
-    except Exception as error:  # noqa: BLE001  of one object
-        refusal = object_failed(NODE_POLICY.kind, stored.name, error)
+    read = partial(policy_of, stored)
+    policy, refusal = read_or_refusal(NODE_POLICY.kind, stored.name, read)
     version, generation = stored.version, stored.generation
     return SeenPolicy(stored.name, version, generation, policy, refusal, stored.status)
 

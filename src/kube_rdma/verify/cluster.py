@@ -6,18 +6,18 @@ Objects of claims are read as model values.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_client import wire
 from kube_client.errors import Conflict, Lost
 from kube_client.kinds import ObjectCodec, Stored
 from kube_client.objects import Cluster
 from kube_client.wire import ApiRequest
-from kube_rdma.adapters.bulkhead import object_failed
+from kube_rdma.adapters.bulkhead import read_or_refusal
 from kube_rdma.adapters.cluster.kinds.own import own_kind
 from kube_rdma.adapters.cluster.kinds.resource_api import (
     CLAIM_TEMPLATE,
@@ -129,13 +129,9 @@ class SeenCheck(Frozen):
 
 def seen_check(stored: Stored[bytes, BandwidthCheckStatus]) -> SeenCheck:
     """Decode a stored check; a check that is refused gets the reason instead of a plan."""
-    plan, refusal, title = None, "", f"{stored.namespace}/{stored.name}"
-    try:
-        plan = load_plan(stored.spec, title)
-    except Refused as error:
-        refusal = str(error)
-    except Exception as error:  # noqa: BLE001  of one object
-        refusal = object_failed(BANDWIDTH_CHECK.kind, title, error)
+    title = f"{stored.namespace}/{stored.name}"
+    read = partial(load_plan, stored.spec, title)
+    plan, refusal = read_or_refusal(BANDWIDTH_CHECK.kind, title, read)
     place = (stored.namespace, stored.name, stored.uid, stored.generation)
     return SeenCheck(*place, plan, refusal, stored.status)
 

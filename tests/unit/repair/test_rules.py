@@ -26,7 +26,7 @@ class Model:
 
     def __init__(self, seed):
         self.random, self.now, self.since = random.Random(seed), 0.0, {}  # noqa: S311
-        self.nodes = {f"n{n}": model.RepairNode(f"n{n}", "", {}) for n in range(NODES)}
+        self.nodes = {f"n{n}": model.RepairNode(f"n{n}", {}) for n in range(NODES)}
         for name, node in self.nodes.items():
             self.nodes[name] = replace(node, labels={"gpu": "yes"} if name < "n5" else {})
         self.reports = dict.fromkeys(self.nodes, report(8))
@@ -140,7 +140,7 @@ def test_a_policy_for_a_node_that_flaps_taints_it_once_in_the_time_of_its_hyster
 
 
 def test_the_status_of_a_policy_has_a_bound_and_its_text_none_for_terminals():
-    nodes = {f"n{n}": model.RepairNode(f"n{n}", "", {}) for n in range(200)}
+    nodes = {f"n{n}": model.RepairNode(f"n{n}", {}) for n in range(200)}
     reports = dict.fromkeys(nodes, report(0, "\x1b[2J" * 500))
     spec = model.RepairSpec("a", cards_below=8, enforce=True, most_nodes=100)
     planned = rules.plan(rules.RepairWorld((spec,), nodes, reports), {}, 0.0)
