@@ -6,7 +6,6 @@ It has the rights of the user who asks. Only `pause` and `resume` write: an anno
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -121,7 +120,7 @@ def _set_paused(
     async def each(api: Cluster) -> None:
         await asyncio.gather(*(set_paused(api, name, why) for name in chosen))
 
-    cluster.ask(partial(each), opener)
+    cluster.ask(each, opener)
     state = "goes on" if why is None else "is paused"
     for name in chosen:
         out.show_sentence(f"RepairPolicy {name} {state}.")

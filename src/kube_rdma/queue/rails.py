@@ -36,6 +36,7 @@ from kube_rdma.model.queue import PENDING, READY, RETRY, RailsWorld, WaitingWork
 from kube_rdma.queue import cluster as objects
 from kube_rdma.queue import rules
 from kube_rdma.verify.cluster import BANDWIDTH_CHECK, last_measurement
+from kube_rdma.verify.rules.suspects import suspected
 
 log = structlog.get_logger()
 
@@ -98,7 +99,7 @@ class RailsChecks:
         runs = self._measured.values.values() if waiting else ()
         reports, nodes, flavors, pools = (mirror.values for mirror in self._facts)
         of_addresses = (pools, self._networks.values)
-        suspects = rules.suspected(runs, now)
+        suspects = suspected(runs, now)
         world = RailsWorld(now, self._namespace, reports, nodes, flavors, *of_addresses, suspects)
         work = [(one, partial(self._activate, one)) for one in checks.values()]
         work += [(one, partial(self._answer, one, world)) for one in waiting]

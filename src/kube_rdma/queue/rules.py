@@ -17,7 +17,7 @@ from kube_rdma.lib.phrases import listed
 from kube_rdma.model import queue as model
 from kube_rdma.model.kubernetes import cut, moment
 from kube_rdma.model.pools import Bind
-from kube_rdma.model.verify import RECENT, LastMeasurement, Suspects
+from kube_rdma.model.verify import Suspects
 from kube_rdma.reports.rules.cluster import OLD_SECONDS
 
 # Seconds until Kueue queues a Workload again. They double with each Retry, up to eight minutes:
@@ -127,15 +127,6 @@ def _trouble(node: str, need: Counter[str], suspects: Suspects, world: model.Rai
         if whole & need.keys() & {*card.resources}:
             return f"gives an ill card with each share: {card.name}: {card.reasons[0]}"
     return suspects.get(frozenset({node}), "")
-
-
-def suspected(runs: Iterable[LastMeasurement], now: datetime) -> Mapping[str, Suspects]:
-    """Return what recent measurements suspect, by their namespaces."""
-    found = defaultdict[str, dict[frozenset[str], str]](dict)
-    for one in runs:
-        if now - one.at < RECENT:
-            found[one.namespace].update(one.suspects)
-    return found
 
 
 def entries(

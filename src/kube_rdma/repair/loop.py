@@ -36,11 +36,11 @@ from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import repair as model
 from kube_rdma.model.kubernetes import condition, cut, moment, observed, stalled
-from kube_rdma.model.verify import RECENT
 from kube_rdma.repair import cluster as objects
 from kube_rdma.repair import rules
 from kube_rdma.reports.rules.cluster import OLD_SECONDS
 from kube_rdma.verify.cluster import BANDWIDTH_CHECK, last_measurement
+from kube_rdma.verify.rules.suspects import suspected
 
 log = structlog.get_logger()
 
@@ -48,7 +48,6 @@ log = structlog.get_logger()
 class RepairPace(Frozen):
     """The waits of the loop in seconds, and its clocks."""
 
-    old: float = OLD_SECONDS  # of a NodeReport that no longer counts
     again: float = 60.0  # between two looks where nothing changes: reports and measurements age
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
@@ -102,16 +101,10 @@ class RepairLoop:
         reports = {
             name: report
             for name, report in self._reports.values.items()
-            if report and (age := report.age(now)) is not None and age < self._timing.old
+            if report and (age := report.age(now)) is not None and age < OLD_SECONDS
         }
-        slow = {
-            node: why
-            for one in self._measured.values.values()
-            if one.namespace == self._namespace and now - one.at < RECENT
-            for nodes, why in one.suspects.items()
-            for node in nodes
-            if len(nodes) == 1
-        }
+        suspects = suspected(self._measured.values.values(), now).get(self._namespace, {})
+        slow = {node: why for nodes, why in suspects.items() if len(nodes) == 1 for node in nodes}
         # A policy that is not understood keeps its taints, also if a newer controller wrote it.
         policies = tuple(one.policy for one in seen.values() if one.policy)
         unread = {name for name, one in seen.items() if not one.policy} | {*self._policies.faults}

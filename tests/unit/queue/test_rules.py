@@ -13,7 +13,8 @@ from kube_rdma.model.queue import RailsWorld, WaitingPods
 from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool
 from kube_rdma.model.verify import LastMeasurement
 from kube_rdma.queue import rules
-from kube_rdma.queue.rules import answer, entries, suspected
+from kube_rdma.queue.rules import answer, entries
+from kube_rdma.verify.rules.suspects import suspected
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 NIC, GPU = "rdma/nic", "nvidia.com/gpu"

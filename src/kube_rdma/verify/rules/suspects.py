@@ -12,12 +12,15 @@ import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import groupby
 from statistics import median
 from typing import TypeAlias
 
 from kube_base.frozen import replace
 from kube_rdma.model.verify import (
+    RECENT,
+    LastMeasurement,
     PairKey,
     PairOutcome,
     PairStandard,
@@ -26,6 +29,7 @@ from kube_rdma.model.verify import (
     RunComparison,
     Suspect,
     SuspectKind,
+    Suspects,
 )
 
 NEARLY_ALL = 0.8  # of the pairs of a cause, and of the cards of a rail
@@ -36,6 +40,15 @@ _FEWEST_CARDS = 3  # of a rail
 Cause: TypeAlias = "tuple[str, ...]"  # a node, or a node and its device
 Pairs: TypeAlias = "list[RatedPair]"
 Causes: TypeAlias = Callable[[RatedPair], tuple[Cause, ...]]  # of a pair
+
+
+def suspected(runs: Iterable[LastMeasurement], now: datetime) -> Mapping[str, Suspects]:
+    """Return what recent measurements suspect, by their namespaces."""
+    found = defaultdict[str, dict[frozenset[str], str]](dict)
+    for one in runs:
+        if now - one.at < RECENT:
+            found[one.namespace].update(one.suspects)
+    return found
 
 
 def rate(
