@@ -20,7 +20,7 @@ from kube_rdma.model import preflight as model
 from kube_rdma.model.verify import PerftestRun, PodDevice
 from kube_rdma.preflight import rules
 from kube_rdma.preflight.documents import read_plan, read_verdict
-from kube_rdma.verify.rules.perftest import is_worth_a_try, perftest_words, table
+from kube_rdma.verify.rules.perftest import is_worth_a_try, perftest_words, reason, table
 from kube_rdma.verify.rules.pods import of_script
 
 SOFT = 400
@@ -34,6 +34,13 @@ bandwidth of 0 (get_clock.c: a correlation below 0.9).
 
 ROUND = rules.HEAD_START + rules.LONGEST
 """The seconds after which each pod of a gang has measured."""
+
+_PATIENCE = 18
+"""The timeout of a soft device's queue pair, as an exponent: 4.096 µs · 2^18 = 1.1 s, eight times.
+
+With perftest's own 14, packets that wait half a second at a busy node end the run with an error
+(rxe_qp_from_attr in drivers/infiniband/sw/rxe/rxe_qp.c).
+"""
 
 _LOOK = 0.2  # seconds between two looks at a file, which the kubelet replaces
 _AGAIN = 0.3  # seconds between two tries to reach a server
@@ -208,7 +215,7 @@ async def _client(run: model.Run, rate: float | None, until: float, seconds: flo
                     return rules.Result(gbps, rate)
                 text = "Can't produce a report: it prints 0 Gb/s"
         if is_late or not (_UNREACHED in text or (again and is_worth_a_try(text))):
-            return rules.Result(why=" ".join(text.split())[-rules.MOST_RESULT :])
+            return rules.Result(why=reason(text)[-rules.MOST_RESULT :])
         if _UNREACHED not in text:  # its server may wait for it in vain, and then be done with it
             again, until = False, min(until, now() + seconds / 2)
         await asyncio.sleep(_AGAIN)
@@ -224,6 +231,7 @@ async def _perftest(
     """
     words = [*perftest_words(PerftestRun(latency=run.latency), run.device, run.port)]
     words = ["stdbuf", "-oL", *words]  # which says at once when the peer has come
+    words += ["-u", str(_PATIENCE)] if rate is None else []
     if not run.latency:
         words += ["-b", *(("-n", str(SOFT)) if rate is None else ())]
     if run.client:

@@ -209,7 +209,7 @@ async def test_a_soft_device_is_timed_by_the_whole_program(pod, tmp_path):
     (result,) = rules.results((await measure(pod.files, 5)).message).values()
     assert result.line_gbps is None
     assert 0 < result.figure < 65536 * 5000 * 8e-9 / 0.1
-    assert "-b -n 400" in pod.called[0]
+    assert "-u 18 -b -n 400" in pod.called[0]
 
 
 async def test_turns_begin_at_the_same_time_in_all_pods_where_cards_are_shared(pod):

@@ -22,6 +22,10 @@ SIGNALLED = "a client was ended by signal"  # with the number behind it
 # Words of failures that pass: a packet was lost too often; two clocks did not agree, for the cores
 # were busy while perftest compared them (get_clock.c: a correlation below 0.9); see client_script.
 _PASSING = "Completion with error", "Can't produce a report", SIGNALLED
+# src/perftest_resources.c prints a message that failed: its ibv_wc_status, how many were posted to
+# the queue pair, and how many of them have completed.
+_FAILED = re.compile(r"Failed status (\d+):.{1,60}?scnt=(\d+), ccnt=(\d+)")
+_STATUSES = {"12": "no acknowledgement"}  # IBV_WC_RETRY_EXC_ERR
 _TRIES = 60  # of a client by RDMA_CM, one each second
 MOST_COLUMNS = 16  # of a table; perftest's widest has 9
 _MEGABYTE_BITS = 8 * 2**20  # perftest's "MB" is 2**20 bytes (src/perftest_resources.c)
@@ -105,6 +109,16 @@ def client_script(words: Sequence[str], seconds: int) -> str:
 def is_worth_a_try(failure: str) -> bool:
     """Decide whether a failed run with this output may succeed when repeated."""
     return any(words in failure for words in _PASSING)
+
+
+def reason(text: str) -> str:
+    """Return why a run failed on one line: the failed message if perftest prints one, else all."""
+    words = " ".join(text.split())
+    if not (found := _FAILED.search(words)):
+        return words
+    status, sent, done = found.groups()
+    why = _STATUSES.get(status, "a message failed")
+    return f"{why} after {done} of {sent} messages (ibv_wc_status {status})"
 
 
 def table(text: str) -> tuple[PerftestRow, ...]:

@@ -112,6 +112,23 @@ def test_no_output_keeps_it_busy(text):
         perftest.table(text)
 
 
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (12, "no acknowledgement after 235 of 354 messages"),
+        (10, "a message failed after 235 of 354 messages"),
+    ],
+)
+def test_a_message_that_failed_is_named_by_its_status(status, why):
+    printed = f""" Completion with error at client
+ Failed status {status}: wr_id 0 syndrom 0x81
+scnt=354, ccnt=235
+ Failed to complete run_iter_bw function successfully
+"""
+    assert perftest.reason(printed) == f"{why} (ibv_wc_status {status})"
+    assert perftest.reason(" no  such\ndevice ") == "no such device"
+
+
 def test_what_it_printed_instead_is_shown():
     with pytest.raises(Unavailable, match=r"Couldn't connect to 192\.0\.2\.7:18515"):
         perftest.table("Couldn't connect to 192.0.2.7:18515\n")
