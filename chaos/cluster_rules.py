@@ -68,7 +68,7 @@ def _claims(account: Account, seen: Seen, living: frozenset[str]) -> None:
 
 
 def _offers(account: Account, seen: Seen, before: Seen) -> None:
-    """What was offered on the first day is offered, no matter who holds it."""
+    """What was offered on the first day is offered, no matter who holds it; taints are as then."""
     now = {offer.node: offer for offer in seen.offers}
     for first in before.offers:
         offer = now.get(first.node)
@@ -82,6 +82,10 @@ def _offers(account: Account, seen: Seen, before: Seen) -> None:
             account.lost(Thing.OFFER, f"{first.node} reports {offer.healthy} cards as healthy")
         for card in sorted({*first.by_claims} - {*offer.by_claims}):
             account.lost(Thing.OFFER, f"{card} of {first.node} is in no slice")
+        for taint in sorted({*offer.taints} - {*first.taints}):
+            account.leaked(Thing.TAINT, f"{first.node} still has {taint}")
+        for taint in sorted({*first.taints} - {*offer.taints}):
+            account.lost(Thing.TAINT, f"{first.node} no longer has {taint}")
 
 
 def _transfers(account: Account, seen: Seen) -> None:

@@ -341,4 +341,9 @@ def _offers(objects: Mapping[str, list[Document]]) -> Iterator[SeenOffer]:
         }
         shares = int(str(node["status"]["allocatable"].get(setup.SHARES, "0")))
         summary = reports.get(name, {}).get("status", {}).get("summary", {})
-        yield SeenOffer(name, shares, summary.get("healthy", 0), tuple(sorted(cards)))
+        taints = (
+            f"{one['key']}={one.get('value', '')}:{one['effect']}"
+            for one in node["spec"].get("taints", ())
+        )
+        offered = (shares, summary.get("healthy", 0), tuple(sorted(cards)))
+        yield SeenOffer(name, *offered, tuple(sorted(taints)))

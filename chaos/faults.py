@@ -131,4 +131,5 @@ class Faults:
         folder = scc.examples().parent / "config" / KINDS
         self._kubectl("apply", "-f", str(folder))
         self._kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=60s")
-        self._kubectl("apply", "-f", "-", stdin=json.dumps(setup.pool()))
+        for made in setup.own_kinds(self._site):
+            self._kubectl("apply", "-f", "-", stdin=json.dumps(made))

@@ -33,6 +33,7 @@ class Thing(Enum):
     POD = "pod"
     TRANSFER = "transfer"
     OFFER = "offer"
+    TAINT = "taint"
     CNI = "place in the CNI configuration"
 
 

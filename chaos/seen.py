@@ -174,12 +174,13 @@ class SeenHolding(Frozen):
 
 
 class SeenOffer(Frozen):
-    """What can be had of a node: allocatable shares, healthy cards, cards in slices."""
+    """What can be had of a node: allocatable shares, healthy cards, cards in slices, taints."""
 
     node: str
     shares: int
     healthy: int
     by_claims: tuple[str, ...]
+    taints: tuple[str, ...] = ()
 
 
 class SeenTransfer(Frozen):

@@ -2,7 +2,8 @@
 
 Half of the cards are given as shares of the device plugin, half by claims. On native nodes the
 interfaces of constructed InfiniBand cards are Ethernet. There the journals lie on a small file
-system of their own, so that it can be full; a machine's disk is its own.
+system of their own, so that it can be full; a machine's disk is its own. A RepairPolicy taints a
+node with a card that is down; one node has a taint of somebody else besides.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ Document = dict[str, Any]
 NAMESPACE, AGENT, CONTROLLER = "kube-rdma", "kube-rdma-agent", "kube-rdma-controller"
 SHARES, CLAIMS = "rdma/shares", "rdma/claims"
 POOL, NETWORK, CLASS = "chaos", "chaos", "chaos"
+FOREIGN = "example.com/theirs=kept:PreferNoSchedule"  # a taint
 SUBNET = "10.77.0.0/24"
 JOURNALS, JOURNAL_SIZE = "/var/lib/kube-rdma", "4m"
+VALUES = ("claims.enabled=true", "controller.repair=true")
 SLOTS = 16  # shares of a card in mode shared-multi
 
 
@@ -49,7 +52,7 @@ def policy(site: Site) -> Document:
 
 
 def own_objects(site: Site) -> tuple[Document, ...]:
-    """What a run needs besides the installation: a class of devices, a pool, a network."""
+    """What a run needs besides the installation: a class of devices, a network, own objects."""
     ipam = {"type": "kube-rdma-ipam", "pool": POOL}
     config = {"cniVersion": "1.0.0", "type": "kube-rdma", "rdma": site.has_verbs, "ipam": ipam}
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
@@ -60,7 +63,7 @@ def own_objects(site: Site) -> tuple[Document, ...]:
             "metadata": {"name": CLASS},
             "spec": {"selectors": [selector]},
         },
-        pool(),
+        *own_kinds(site),
         {
             "apiVersion": "k8s.cni.cncf.io/v1",
             "kind": "NetworkAttachmentDefinition",
@@ -70,19 +73,37 @@ def own_objects(site: Site) -> tuple[Document, ...]:
     )
 
 
-def pool() -> Document:
-    """The pool of the pods' addresses; a freed one may be given again at once."""
-    return {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "IPPool",
-        "metadata": {"name": POOL},
-        "spec": {"ranges": [{"subnet": SUBNET}], "blockSize": 8, "restSeconds": 0},
+def own_kinds(site: Site) -> tuple[Document, Document]:
+    """The objects of kube-rdma's kinds: the pool of the pods' addresses, and a RepairPolicy.
+
+    A freed address may be given again at once. The scheduler still uses a node with the taint.
+    """
+    spec = {
+        "when": {"healthyCardsBelow": len(site.by_share) + len(site.by_claim)},
+        "taint": "PreferNoSchedule",
+        "budget": {"nodes": len(sites.NODES)},
+        "clearAfterSeconds": 10,
+        "enforce": True,
     }
+    return (
+        {
+            "apiVersion": "kube-rdma.io/v1alpha1",
+            "kind": "IPPool",
+            "metadata": {"name": POOL},
+            "spec": {"ranges": [{"subnet": SUBNET}], "blockSize": 8, "restSeconds": 0},
+        },
+        {
+            "apiVersion": "kube-rdma.io/v1alpha1",
+            "kind": "RepairPolicy",
+            "metadata": {"name": POOL},
+            "spec": spec,
+        },
+    )
 
 
 def installation(site: Site) -> list[Document]:
     """The objects of kube-rdma itself, with the pools of this file."""
-    made = list(objects([assignment("claims.enabled=true")], "default"))
+    made = list(objects([*map(assignment, VALUES)], "default"))
     for document in made:
         if document["kind"] == "ConfigMap" and "policy.yaml" in document["data"]:
             document["data"] = {"policy.yaml": json.dumps(policy(site))}
@@ -104,4 +125,5 @@ def install(lab: Lab) -> None:
     cluster.apply(lab, *installation(site))
     cluster.rollout(lab, AGENT, NAMESPACE)
     cluster.apply(lab, *own_objects(site))
+    cluster.kubectl(lab, "taint", "node", sites.NODES[0], FOREIGN, "--overwrite")
     cluster.wait_for_resource(lab, SHARES, SLOTS * len(site.by_share))

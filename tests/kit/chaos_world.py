@@ -26,6 +26,7 @@ NODES = ("node-1", "node-2")
 CARDS = ("0000:04:00.0", "0000:84:00.0")
 OWN = (SeenLink("eth0", "veth", addresses=("10.89.0.11/24",)), SeenLink("ib0"), SeenLink("ib4"))
 CLUSTER = "10.244.1.7"  # of each pod on the cluster's own network
+TAINT = "example.com/theirs=kept:PreferNoSchedule"
 DEVICE = "/dev/infiniband/uverbs0"
 ROUTE = "route default dev eth0 via 10.89.0.1 in main"
 
@@ -62,7 +63,7 @@ class ChaosWorld:
                 )
                 for at, name in enumerate(NODES)
             ),
-            tuple(SeenOffer(name, 64, 8, CARDS) for name in NODES),
+            tuple(SeenOffer(name, 64, 8, CARDS, (TAINT,)) for name in NODES),
             ("uid-agent",),
         )
 

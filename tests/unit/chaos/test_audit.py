@@ -16,7 +16,7 @@ from chaos.seen import (
     SeenTransfer,
 )
 from kube_base.frozen import replace
-from tests.kit.chaos_world import ChaosWorld, in_namespace, on, shares_of
+from tests.kit.chaos_world import TAINT, ChaosWorld, in_namespace, on, shares_of
 
 PODS = st.lists(st.tuples(st.integers(0, 1), st.booleans(), st.integers(1, 2)), max_size=8)
 WORLD = ChaosWorld((0, False, 2), (0, True, 1), (1, False, 1))  # pod-0 to pod-2
@@ -64,6 +64,11 @@ def fewer_in_a_pod(field):
     )
 
 
+def tainted(seen, *taints):
+    """With these taints alone of the first node."""
+    return replace(seen, offers=(replace(seen.offers[0], taints=taints), *seen.offers[1:]))
+
+
 LEAKS = {
     "share": more("bindings", SeenBinding("n", "c", "uid-gone", ("0000:04:00.0-9",))),
     "address": more("bookings", SeenBooking("c", "uid-gone", ("10.77.0.90",))),
@@ -74,6 +79,7 @@ LEAKS = {
     "claim": more("claims", "claim-of-nobody"),
     "settings": more("settings", "claims/container-of-nobody"),
     "RDMA device": more("rdma", "mlx5_9"),
+    "taint": lambda seen: tainted(seen, TAINT, "kube-rdma.io/repair=chaos:PreferNoSchedule"),
 }
 
 
@@ -98,6 +104,7 @@ LOSSES = {
     "settings": fewer("settings"),
     "RDMA device": fewer("rdma"),
     "offer": lambda seen: replace(seen, offers=seen.offers[1:]),
+    "taint": tainted,
 }
 
 
