@@ -123,10 +123,14 @@ _NAMESPACE = (
 )
 
 
+Readers = Mapping[tuple[str, str], Callable[[Document], str]]
+"""What returns the meaning of an object or raises Refused, by API group and kind."""
+
+
 class _Checker:
     """A collector of facts, pods and faults from the objects in files."""
 
-    def __init__(self, parts: Iterable[Document | Refused]) -> None:
+    def __init__(self, parts: Iterable[Document | Refused], readers: Readers) -> None:
         self.objects: list[CheckedObject] = []
         self.pods: list[tuple[Manifest, PodSection, admission.PodTemplate]] = []
         self.findings: list[Finding] = []
@@ -143,6 +147,7 @@ class _Checker:
         self.maps: dict[tuple[str, str], tuple[admission.OfferedPool, ...]] = {}
         self.selectors: list[ClaimSelector] = []
         self.classes: dict[str, str] = {}  # expressions of a DeviceClass, by its name
+        self._readers = readers
         for part in parts:
             self._add(part)
 
@@ -166,8 +171,11 @@ class _Checker:
             found = Finding.of_refused(remark)
             self.findings += (replace(one, severity=severity) for one in found)
         for manifest in listed_objects:
-            look = partial(_LOOKS.get((manifest.group, manifest.kind), _Checker.of_pods), self)
-            self._try(manifest.document, manifest.kind, manifest.name, partial(look, manifest))
+            kind = (manifest.group, manifest.kind)
+            look = partial(_LOOKS.get(kind, _Checker.of_pods), self, manifest)
+            if reader := self._readers.get(kind):
+                look = partial(reader, manifest.document)
+            self._try(manifest.document, manifest.kind, manifest.name, look)
 
     def facts(self) -> admission.AdmissionFacts:
         """Return what the files say about the cluster, for the rules.
@@ -470,13 +478,16 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
 
 
 def check(
-    parts: Iterable[Document | Refused], settings: admission.AdmissionSettings = admission.USUAL
+    parts: Iterable[Document | Refused],
+    settings: admission.AdmissionSettings = admission.USUAL,
+    readers: Readers | None = None,
 ) -> ManifestCheck:
     """Return the meaning of all objects in files, in their order, with all findings.
 
-    `parts` has a Refused in place of each document that could not be read.
+    `parts` has a Refused in place of each document that could not be read. `readers` are those of
+    kinds that packages above this one define.
     """
-    checker = _Checker(parts)
+    checker = _Checker(parts, readers or {})
     checker.warn("", overlaps(checker.ip_pools))
     checker.uncovered()
     checker.offered_twice()
@@ -522,7 +533,7 @@ class WrittenCluster(Frozen):
 
 def written_cluster(parts: Iterable[Document | Refused]) -> WrittenCluster:
     """Return pools, networks and IPPools of the documents; raise Refused for errors."""
-    checker = _Checker(parts)
+    checker = _Checker(parts, {})
     errors = [one for one in checker.findings if one.is_error]
     if errors:
         raise Refused.all(

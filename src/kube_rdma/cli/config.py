@@ -93,8 +93,8 @@ def check(
     """Show what files mean, or their faults.
 
     FILE is JSON or YAML; - is stdin. It has a configuration of pools, or manifests of any kind:
-    pods, Deployments and Jobs, networks, IPPools, policies, ConfigMaps, ResourceClaims and
-    DeviceClasses. All files are judged together.
+    pods, Deployments and Jobs, networks, IPPools, policies, BandwidthChecks, ConfigMaps,
+    ResourceClaims and DeviceClasses. All files are judged together.
 
     Exits with 1 when two pools claim a card of the node that only one can have, with 3 when
     something is refused. Warnings change that with --strict alone.
@@ -220,6 +220,29 @@ def _check_configuration(text: _Text | Refused, place: _Place, output: str) -> N
         sys.exit(ExitCode.PROBLEM)
 
 
+def _repair_policy(document: Document) -> str:
+    from kube_rdma.lib.text.faults import validate
+    from kube_rdma.repair.policy import RepairPolicy
+
+    spec = validate(RepairPolicy, document).spec
+    return f"{'' if spec.enforce else 'a dry run of '}taints for nodes with bad cards"
+
+
+def _bandwidth_check(document: Document) -> str:
+    from kube_rdma.lib.text.document import section
+    from kube_rdma.verify.bandwidth_check import plan_of
+
+    plan = plan_of(section(document, ("spec",)))
+    what = "copies of a pod" if plan.template else "pods"
+    return f"a measurement of {what}, pairs: {plan.pairing.value}"
+
+
+_READERS = {
+    ("kube-rdma.io", "RepairPolicy"): _repair_policy,
+    ("kube-rdma.io", "BandwidthCheck"): _bandwidth_check,
+}
+
+
 def _check_manifests(
     parts: Sequence[Document | Refused], settings: AdmissionSettings, place: _Place, output: str
 ) -> None:
@@ -229,7 +252,7 @@ def _check_manifests(
     from kube_rdma.lib.page import sentences
     from kube_rdma.model.finding import Severity
 
-    checked = judge(parts, settings)
+    checked = judge(parts, settings, _READERS)
     if place.sysfs and not checked.errors:
         there = _on_machine(checked, parts, place.sysfs)
         checked = replace(checked, findings=(*there, *checked.findings))

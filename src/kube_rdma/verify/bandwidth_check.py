@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 from kube_base.errors import Refused
 from kube_base.foreign_json import decoded
 from kube_base.frozen import replace
-from kube_rdma.lib.text.document import of_json
+from kube_rdma.lib.text.document import Document, of_json
 from kube_rdma.lib.text.faults import Slip, slips, validate
 from kube_rdma.lib.text.typed import Many, OfPrograms, Typed
 from kube_rdma.lib.text.words import Labels, LabelValue, ObjectName, TextForm
@@ -483,7 +483,11 @@ class BandwidthCheck(Typed):
 
 def load_plan(data: bytes, title: str) -> verify.BandwidthPlan:
     """Return the plan that a spec's JSON describes; raise Refused with all of its faults."""
-    document = of_json(data, f"BandwidthCheck {title}", ("spec",))
+    return plan_of(of_json(data, f"BandwidthCheck {title}", ("spec",)))
+
+
+def plan_of(document: Document) -> verify.BandwidthPlan:
+    """Return the plan that a spec describes; raise Refused with all of its faults."""
     spec = validate(BandwidthCheckSpec, document)
     if not spec.selector and spec.template is None:
         raise Refused(

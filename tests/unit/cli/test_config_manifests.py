@@ -180,6 +180,22 @@ def test_what_is_not_looked_at_is_counted(check):
     assert check(text).output == "Objects that are not looked at: 2\n"
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec", "says"),
+    [
+        ("RepairPolicy", "{when: {healthyCardsBelow: 8}}", "a dry run of taints"),
+        ("RepairPolicy", "{when: {errors: true}, enforce: true}", "taints for nodes"),
+        ("RepairPolicy", "{when: {healthyCardsBelow: 0}}", "0 is too small. Write 1 or more."),
+        ("BandwidthCheck", "{selector: {a: b}, pairs: ring}", "measurement of pods, pairs: ring"),
+        ("BandwidthCheck", "{}", "spec: it chooses no pods."),
+        ("BandwidthCheck", "{selectr: {a: b}}", 'Did you mean "selector"?'),
+    ],
+)
+def test_own_kinds_of_other_packages_are_judged(check, kind, spec, says):
+    head = f"apiVersion: kube-rdma.io/v1alpha1\nkind: {kind}\nmetadata: {{name: cards}}\n"
+    assert says in " ".join(check(f"{head}spec: {spec}").output.split())
+
+
 def test_files_without_any_object_say_so(check):
     assert check("# nothing\n", "---\n").output == "There is no object.\n"
 
