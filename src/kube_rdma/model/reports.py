@@ -144,6 +144,10 @@ class ReportedCard(kubernetes.SparsePart):
     """driver is the kernel driver of the card's function. Left out: no function, or none is bound.
     Example: mlx5_core.
     """
+    firmware: kubernetes.Word = ""
+    """firmware is the version of the firmware, of the card's first RDMA device that says one. Left
+    out: none does. Example: 28.39.1002.
+    """
     part_of: Annotated[str, Meta(max_length=253)] = ""
     """partOf is the physical card of which this one is a virtual function or a sub-function, by its
     id. Left out: this is a physical card. Example: 0000:81:00.0.
@@ -289,6 +293,27 @@ class ReportSummary(kubernetes.SparsePart):
     """
 
 
+class BurnInReceipt(kubernetes.SparsePart):
+    """The record that a node's cards were measured before the node took pods."""
+
+    time: kubernetes.Word
+    """time is when the measurements ended, in RFC 3339."""
+    policy: kubernetes.Word
+    """policy is the name of the RepairPolicy whose burnIn asked for them. Example: cards."""
+    result: kubernetes.Sentence
+    """result is what was measured. Example: All 24 pairs are well, 96 to 98 Gb/s."""
+    peers: Annotated[tuple[kubernetes.Word, ...], Meta(max_length=16)] = ()
+    """peers are the nodes that the node was measured with. Left out: none. Example: [node-1]."""
+    firmware: Annotated[tuple[kubernetes.Word, ...], Meta(max_length=64)] = ()
+    """firmware is the firmware of each card then. Left out: no card says it. Example: [mlx5_0
+    28.39.1002].
+    """
+    remark: kubernetes.Sentence = ""
+    """remark is what the measurement does not show, as of the first nodes of a cluster, which have
+    no good node beside them. Left out: nothing.
+    """
+
+
 class NodeReportStatus(NodeReport, kw_only=True):
     """A report as the status of its object: short enough, with what people ask for first."""
 
@@ -297,6 +322,10 @@ class NodeReportStatus(NodeReport, kw_only=True):
     conditions: Annotated[tuple[kubernetes.Condition, ...], Meta(max_length=16)] = ()
     """conditions are CardsHealthy, ConfigurationAccepted, ConfigurationApplied and Ready. Ready is
     True if the three others are True.
+    """
+    receipt: BurnInReceipt | None = None
+    """receipt says how the cards were measured before the node took pods; the controller writes it.
+    Left out: they were not.
     """
 
 
