@@ -63,6 +63,7 @@ def _fitted(card: ReportedCard) -> ReportedCard:
         reasons=tuple(map(cut, card.reasons[:8])),
         carries=tuple(map(cut, card.carries[:8])),
         addresses=card.addresses[:16],
+        firmware=cut(card.firmware, 63),
         part_of=str(card.part_of),
         degraded=cut(card.degraded),
     )

@@ -86,7 +86,10 @@ class NodeReporter(NodeKeeper[NodeReport]):
         stored = self._stored
         if stored is None or not is_owned(stored, node):
             return False
-        return not self._due and stored.status == self._status(wanted, stored.status)
+        if self._due or stored.status is None:
+            return False
+        agents = replace(stored.status, receipt=None)  # the controller writes that one
+        return agents == self._status(wanted, stored.status)
 
     async def _write(self, node: NodeState, wanted: NodeReport) -> NodeState:
         heard = self._heard

@@ -181,6 +181,7 @@ def _reported(
         addresses=tuple(address.partition("/")[0] for use in uses for address in use.addresses),
         rail=look.rails.get(card.id),
         driver=(card.function and card.function.driver) or "",
+        firmware=next((one.firmware for one in card.devices if one.firmware), ""),
         part_of="" if above == card.id else above,
         degraded=look.degraded.get(card.id, ""),
     )

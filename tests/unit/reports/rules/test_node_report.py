@@ -101,6 +101,15 @@ def test_why_nobody_gets_the_metrics_is_reported():
     assert made.metrics == "x" * 511 + "…"
 
 
+def test_a_card_has_the_firmware_of_its_device_cut_to_a_word():
+    devices = (
+        replace(hard_card(0), firmware="28.39.1002" * 9),
+        replace(hard_card(1), firmware=None),
+    )
+    first, second = report_status(None, node_report(look(*devices)), "now").cards
+    assert (len(first.firmware), first.firmware[:10], second.firmware) == (63, "28.39.1002", "")
+
+
 def test_a_card_that_no_pool_has_is_rejected_with_its_reason_or_merely_there():
     """Interfaces without RDMA are nobody's news."""
     only = replace(HCA, selectors=(Selector(rdma_devices=("mlx5_0",)),))
