@@ -37,7 +37,7 @@ from kube_rdma.lib.phrases import listed
 from kube_rdma.model import repair as model
 from kube_rdma.model.kubernetes import condition, cut, moment, observed, stalled
 from kube_rdma.repair import cluster as objects
-from kube_rdma.repair import rules
+from kube_rdma.repair.rules import taints as rules
 from kube_rdma.reports.rules.cluster import OLD_SECONDS
 from kube_rdma.verify.cluster import BANDWIDTH_CHECK, last_measurement
 from kube_rdma.verify.rules.suspects import suspected

@@ -9,7 +9,7 @@ from kube_base.frozen import replace
 from kube_rdma.model import repair as model
 from kube_rdma.model.kubernetes import Taint
 from kube_rdma.model.reports import NodeReportStatus, ReportedCard, ReportSummary
-from kube_rdma.repair import rules
+from kube_rdma.repair.rules import taints as rules
 
 RUNS, STEPS, NODES = 1000, 40, 6
 

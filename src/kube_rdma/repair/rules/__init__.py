@@ -1,0 +1,1 @@
+"""Decides which nodes are tainted for their cards, and which new ones were measured well."""
