@@ -1,24 +1,30 @@
 """Repair: nodes with bad cards get a taint by a policy, and lose it when their cards are well.
 
 Of a node the controller changes only the taint and the annotation of one key. All else belongs to
-others, taints with other keys too.
+others, taints with other keys too. Of these it removes one, whose key is BURN_IN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.kubernetes import Condition, Sentence, StatusPart, Taint, Word
+from kube_rdma.model.verify import BandwidthCheckStatus
 
 KEY = "kube-rdma.io/repair"
 """The taint of a node with bad cards, whose value is the policy; the annotation that says why."""
 
 IGNORED = "kube-rdma.io/repair-ignored"
 """The annotation by which a person keeps all policies from a node; its value may say why."""
+
+BURN_IN = "kube-rdma.io/burn-in"
+"""The taint of a node whose cards were not measured yet; the annotation that says why it keeps the
+taint; the label of the BandwidthCheck that measures it, whose value is the policy.
+"""
 
 PAUSED = "kube-rdma.io/repair-paused"
 """The annotation of a RepairPolicy that neither adds nor removes a taint; it may say why."""
@@ -28,8 +34,18 @@ EFFECTS = ("PreferNoSchedule", "NoSchedule", "NoExecute")
 
 MOST_ENTRIES, MOST_ACTIONS = 64, 32  # of a status
 
-EntryState = Literal["Tainted", "Clearing", "WouldTaint", "OverBudget"]
-ActionKind = Literal["Tainted", "Cleared"]
+EntryState = Literal[
+    "Tainted", "Clearing", "WouldTaint", "OverBudget", "BurnIn", "BurnInFailed", "WouldBurnIn"
+]
+ActionKind = Literal["Tainted", "Cleared", "BurnInPassed", "BurnInFailed"]
+
+
+class BurnInSpec(Frozen):
+    """The measurement of new nodes before they take pods."""
+
+    check: str  # a BandwidthCheck in kube-rdma's own namespace, whose spec is copied
+    at_once: int = 4  # nodes
+    soak_seconds: int = 600
 
 
 class RepairSpec(Frozen):
@@ -47,6 +63,11 @@ class RepairSpec(Frozen):
     clear_after: int = 300  # seconds for which the cards are well
     enforce: bool = False
     paused: bool = False
+    burn_in: BurnInSpec | None = None
+
+    def selects(self, node: RepairNode) -> bool:
+        """Decide whether the policy is for a node."""
+        return not node.ignored and dict(self.selector).items() <= node.labels.items()
 
 
 class RepairNode(Frozen):
@@ -57,6 +78,21 @@ class RepairNode(Frozen):
     taint: Taint | None = None  # that of KEY
     ignored: bool = False
     cables: str = ""  # faults of its cables, as FabricNodes wrote them
+    is_new: bool = False  # it has the taint BURN_IN
+    failed: str = ""  # the annotation BURN_IN: when and why its cards were found bad
+    cordoned: bool = False
+    created: str = ""  # RFC 3339
+
+
+class BurnInRound(Frozen):
+    """The BandwidthCheck that measures new nodes of a policy."""
+
+    generation: int
+    created: str  # RFC 3339
+    nodes: tuple[str, ...]
+    partners: frozenset[str]  # which of them were not new
+    spec: Mapping[str, Any]  # without nodes
+    status: BandwidthCheckStatus | None
 
 
 class RepairEntry(StatusPart):
@@ -66,10 +102,11 @@ class RepairEntry(StatusPart):
     """node is the name of the node."""
     state: EntryState
     """state is Tainted, Clearing (its cards are well, but not for long enough), WouldTaint (the
-    policy is a dry run or paused) or OverBudget.
+    policy is a dry run or paused) or OverBudget. Of a node with the taint kube-rdma.io/burn-in it
+    is BurnIn, BurnInFailed, or WouldBurnIn (the policy is a dry run or paused).
     """
     why: Sentence
-    """why is the evidence: which cards are bad, and how."""
+    """why is the evidence: which cards are bad, and how; of BurnIn it is how far that is."""
 
 
 class RepairAction(StatusPart):
@@ -80,7 +117,7 @@ class RepairAction(StatusPart):
     node: Word
     """node is the name of the node."""
     action: ActionKind
-    """action is Tainted or Cleared."""
+    """action is Tainted, Cleared, BurnInPassed or BurnInFailed."""
     why: Sentence
     """why is the evidence for the action."""
 
@@ -97,7 +134,9 @@ class RepairPolicyStatus(StatusPart):
     nodes: Annotated[tuple[RepairEntry, ...], Meta(max_length=MOST_ENTRIES)] = ()
     """nodes are the first 64 nodes that are bad, or have the taint of the policy."""
     history: Annotated[tuple[RepairAction, ...], Meta(max_length=MOST_ACTIONS)] = ()
-    """history are the last 32 taints that were written or removed, the newest first."""
+    """history are the last 32 taints that were written or removed and burn-ins that failed, the
+    newest first.
+    """
     conditions: Annotated[tuple[Condition, ...], Meta(max_length=16)] = ()
     """conditions are Ready (the policy is understood), and Stalled where only a new spec helps."""
 

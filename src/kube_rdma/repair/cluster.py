@@ -1,18 +1,27 @@
-"""Reads RepairPolicies and the marks of nodes; writes taints, statuses and pauses."""
+"""Reads RepairPolicies and the marks of nodes; writes statuses, pauses, checks and receipts."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
-from kube_client.kinds import ObjectCodec, Stored
+import msgspec
+
+from kube_base.frozen import replace
+from kube_client import wire
+from kube_client.calls import make
+from kube_client.kinds import ObjectCodec, Owner, Stored, Wanted
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import read_or_refusal
 from kube_rdma.adapters.cluster.kinds.node import NodeObjectSpec
-from kube_rdma.adapters.cluster.kinds.own import own_kind
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT, own_kind
 from kube_rdma.model import repair as model
 from kube_rdma.model.fabric import FAULTS
+from kube_rdma.model.reports import BurnInReceipt
+from kube_rdma.model.verify import BandwidthCheckStatus
 from kube_rdma.repair.policy import load_policy
+from kube_rdma.verify.cluster import BANDWIDTH_CHECK
 
 _SPEC: ObjectCodec[bytes] = ObjectCodec(bytes)  # undecoded: a faulty spec gets a status too
 REPAIR_POLICY = own_kind(
@@ -31,12 +40,17 @@ def seen_repair(stored: Stored[bytes, model.RepairPolicyStatus]) -> model.SeenRe
 
 def repair_node(stored: Stored[NodeObjectSpec, Any]) -> model.RepairNode:
     """Return what repair reads of a Node, without the status, which changes all the time."""
+    taints = {taint.key: taint for taint in stored.spec.taints}
     return model.RepairNode(
         stored.name,
         dict(stored.labels),
-        next((taint for taint in stored.spec.taints if taint.key == model.KEY), None),
+        taints.get(model.KEY),
         stored.annotation(model.IGNORED) is not None,
         stored.annotation(FAULTS) or "",
+        model.BURN_IN in taints,
+        stored.annotation(model.BURN_IN) or "",
+        stored.spec.unschedulable,
+        stored.created,
     )
 
 
@@ -47,6 +61,75 @@ async def write_status(
     await cluster.apply_status(
         REPAIR_POLICY, seen.name, "", status, force=True, version=seen.version
     )
+
+
+# BandwidthChecks that measure new nodes, and what is kept of them.
+
+StoredCheck: TypeAlias = Stored[dict[str, Any], BandwidthCheckStatus]
+CHECK = BANDWIDTH_CHECK.read_as(ObjectCodec.of(dict[str, Any]), BANDWIDTH_CHECK.status)
+_PARTNERS = "kube-rdma.io/burn-in-partners"  # an annotation: which nodes of a check were not new
+_MANAGER = "kube-rdma-burn-in"  # of the field status.receipt; the agent has the others
+_OF_ROUNDS = {"pairs": "all", "everySeconds": 60, "againstLast": False}
+
+
+def check_name(policy: str) -> str:
+    """Return the name of the BandwidthCheck that measures new nodes for a policy."""
+    return f"burn-in-{policy}"
+
+
+def spec_of_rounds(stored: StoredCheck | None) -> Mapping[str, Any]:
+    """Return the spec of a policy's checks but for its nodes; {} without a template to copy."""
+    spec = stored.spec if stored else {}
+    kept = {key: value for key, value in spec.items() if key != "nodes"}
+    return kept | _OF_ROUNDS if kept.get("template") else {}
+
+
+def burn_in_round(stored: StoredCheck, policy: str) -> model.BurnInRound | None:
+    """Return what a check measures, and how far it is; None if it is not one of this policy."""
+    if stored.label(model.BURN_IN) != policy:
+        return None
+    spec = {key: value for key, value in stored.spec.items() if key != "nodes"}
+    nodes, partners = stored.spec.get("nodes", ()), stored.annotation(_PARTNERS) or ""
+    place = (
+        stored.generation,
+        stored.created,
+        tuple(nodes),
+        frozenset(filter(None, partners.split(","))),
+    )
+    return model.BurnInRound(*place, spec, stored.status)
+
+
+async def begin_round(
+    cluster: Cluster,
+    namespace: str,
+    seen: model.SeenRepair,
+    spec: Mapping[str, Any],
+    partners: Sequence[str],
+) -> None:
+    """Create a check, which goes with the policy; raise Conflict if one is there."""
+    owner = Owner(REPAIR_POLICY.api_version, REPAIR_POLICY.kind, seen.name, seen.uid)
+    wanted = Wanted(
+        check_name(seen.name),
+        namespace,
+        dict(spec),
+        labels=((model.BURN_IN, seen.name),),
+        annotations=((_PARTNERS, ",".join(partners)),),
+        owners=(owner,),
+    )
+    await cluster.create(CHECK, wanted)
+
+
+async def write_receipt(cluster: Cluster, node: str, receipt: BurnInReceipt) -> None:
+    """Write a receipt into the report of a node, and no other field; raise Conflict without it."""
+    status = msgspec.json.encode({"receipt": receipt})
+    request = replace(
+        make("patch", NODE_REPORT, node, ""),
+        subresource="status",
+        query=(("fieldManager", _MANAGER), ("force", "true")),
+        body=wire.document(NODE_REPORT, Wanted(node), status=status),
+        content_type=wire.APPLY,
+    )
+    await cluster.write(request)
 
 
 async def pause(cluster: Cluster, name: str, why: str | None) -> None:

@@ -24,6 +24,7 @@ from kube_base.errors import KubeError
 from kube_base.frozen import Frozen, field
 from kube_base.notices import Notices
 from kube_client.errors import Conflict
+from kube_client.kinds import Where
 from kube_client.objects import Cluster
 from kube_client.watching import Changed
 from kube_rdma.adapters.bulkhead import ObjectWalls
@@ -37,9 +38,10 @@ from kube_rdma.lib.phrases import listed
 from kube_rdma.model import repair as model
 from kube_rdma.model.kubernetes import condition, cut, moment, observed, stalled
 from kube_rdma.repair import cluster as objects
+from kube_rdma.repair.burn_in import BurnIn
 from kube_rdma.repair.rules import taints as rules
 from kube_rdma.reports.rules.cluster import OLD_SECONDS
-from kube_rdma.verify.cluster import BANDWIDTH_CHECK, last_measurement
+from kube_rdma.verify.cluster import last_measurement
 from kube_rdma.verify.rules.suspects import suspected
 
 log = structlog.get_logger()
@@ -73,15 +75,16 @@ class RepairLoop:
         self._policies = mirror(objects.REPAIR_POLICY, objects.seen_repair)
         self._nodes = mirror(NODE, objects.repair_node)
         self._reports = mirror(NODE_REPORT, lambda stored: stored.status)
-        self._measured = mirror(BANDWIDTH_CHECK, last_measurement)
+        self._checks = mirror(objects.CHECK, lambda stored: stored, where=Where(namespace))
         self._since: rules.Since = {}
         # By policy, until its status has them, the newest first.
         self._actions: defaultdict[str, list[model.RepairAction]] = defaultdict(list)
         self._walls, self._notices = ObjectWalls("RepairPolicy"), Notices()
+        self._burn_in = BurnIn(cluster, events, namespace, self._done, self._nodes.take)
 
     async def run(self) -> None:
         """Keep taints until cancelled; wait for an absent API server."""
-        mirrors = (self._policies, self._nodes, self._reports, self._measured)
+        mirrors = (self._policies, self._nodes, self._reports, self._checks)
         failures = 0
         async with asyncio.TaskGroup() as tasks:
             await follow_all(tasks, self._cluster, full_jitter, *mirrors)
@@ -103,7 +106,11 @@ class RepairLoop:
             for name, report in self._reports.values.items()
             if report and (age := report.age(now)) is not None and age < OLD_SECONDS
         }
-        suspects = suspected(self._measured.values.values(), now).get(self._namespace, {})
+        checks = self._checks.values
+        # Of a burn-in that check is soon gone, and with it what it suspects.
+        lasting = (one for one in checks.values() if one.label(model.BURN_IN) is None)
+        runs = filter(None, map(last_measurement, lasting))
+        suspects = suspected(runs, now).get(self._namespace, {})
         slow = {node: why for nodes, why in suspects.items() if len(nodes) == 1 for node in nodes}
         # A policy that is not understood keeps its taints, also if a newer controller wrote it.
         policies = tuple(one.policy for one in seen.values() if one.policy)
@@ -113,16 +120,19 @@ class RepairLoop:
             for name, node in self._nodes.values.items()
             if not (node.taint and node.taint.value in unread)
         }
-        planned = rules.plan(
-            rules.RepairWorld(policies, nodes, reports, slow), self._since, self._timing.clock()
-        )
+        world = rules.RepairWorld(policies, nodes, reports, slow)
+        planned = rules.plan(world, self._since, self._timing.clock())
         self._since = planned.well_since
         is_done = True
         at = moment(now)
         for change in planned.changes:
             is_done &= await self._walls.run(change, partial(self._write, change, at))
+        pooled = {name for name, one in self._reports.values.items() if one and one.pooled}
+        are_measured, new = await self._burn_in.look(seen, world, checks, frozenset(pooled), now)
+        is_done &= are_measured
         for one in [*seen.values()]:
-            tell = partial(self._report, one, planned.entries.get(one.name, ()), at)
+            entries = (*planned.entries.get(one.name, ()), *new.get(one.name, ()))
+            tell = partial(self._report, one, entries, at)
             is_done &= await self._walls.run((one.uid, one.version), tell)
         return is_done, planned.due
 
@@ -152,9 +162,13 @@ class RepairLoop:
                 note = f"{kind} {said}: {change.why}"
                 self._events.tell(about, f"Repair{kind}", note, warning=bool(change.taint))
                 done = model.RepairAction(now, change.node, kind, change.why)
-                self._actions[taint.value].insert(0, done)
+                self._done(taint.value, done)
             log.warning("node taint written", node=change.node, action=kind, why=change.why)
         return True
+
+    def _done(self, policy: str, action: model.RepairAction) -> None:
+        """Keep an action until the policy's status has it."""
+        self._actions[policy].insert(0, action)
 
     async def _report(
         self, seen: model.SeenRepair, entries: Iterable[model.RepairEntry], now: str, fault: str

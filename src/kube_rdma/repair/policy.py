@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from kube_base.errors import Refused
 from kube_rdma.lib.text.document import of_json
-from kube_rdma.lib.text.faults import validate
+from kube_rdma.lib.text.faults import Slip, slips, validate
 from kube_rdma.lib.text.typed import OfPrograms, Typed, validations
 from kube_rdma.lib.text.words import Labels, ObjectName
 from kube_rdma.model import repair as model
 
 _LONGEST = 63  # characters of a taint's value
 _ONE = "say what counts: healthyCardsBelow, errors, slow or wrongCables"
+_NOTHING = "Say what makes a node bad (when), or how new nodes are measured (burnIn)"
 
 
 class RepairWhen(Typed):
@@ -29,7 +30,7 @@ class RepairWhen(Typed):
         )
     )
 
-    healthy_cards_below: int | None = Field(None, ge=1, le=256)
+    healthy_cards_below: int | None = Field(default=None, ge=1, le=256)
     """healthyCardsBelow is the number of healthy cards of the node's pools below which the node is
     bad. Left out: the number does not count. Example: 8.
     """
@@ -59,15 +60,38 @@ class RepairBudget(Typed):
     """
 
 
+class RepairBurnIn(Typed):
+    """The measurement of nodes that have the taint kube-rdma.io/burn-in."""
+
+    check: ObjectName = Field(examples=["nightly"])
+    """check is the name of a BandwidthCheck with a template in the namespace of kube-rdma. New
+    nodes are measured as it says, apart from its fields nodes, pairs, everySeconds and againstLast.
+    """
+    at_once: int = Field(4, ge=1, le=64)
+    """atOnce is how many new nodes are measured at a time. Left out: 4."""
+    soak_seconds: int = Field(600, ge=0, le=86_400)
+    """soakSeconds is for how long all pairs have to be good, run after run. 0 is one run. Left out:
+    600.
+    """
+
+
 class RepairPolicySpec(Typed):
     """The nodes of a policy, what makes one bad, and what follows."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(("has(self.when) || has(self.burnIn)", _NOTHING))
+    )
 
     node_selector: Labels = Field(default_factory=dict)
     """nodeSelector is the labels of the nodes that the policy is for; a node needs all of them.
     Left out: all nodes.
     """
-    when: RepairWhen = Field(examples=[{"healthyCardsBelow": 8}])
-    """when says what makes a node bad."""
+    when: RepairWhen | None = Field(None, examples=[{"healthyCardsBelow": 8}])
+    """when says what makes a node bad. Left out: nothing does, and burnIn is given."""
+    burn_in: RepairBurnIn | None = Field(None, examples=[{"check": "nightly"}])
+    """burnIn says how nodes with the taint kube-rdma.io/burn-in are measured, before the controller
+    removes that taint. Left out: the taint stays.
+    """
     taint: Literal["PreferNoSchedule", "NoSchedule", "NoExecute"] = "NoSchedule"
     """taint is the effect of the taint kube-rdma.io/repair. NoExecute also ends the pods on the
     node that do not tolerate it, whatever their PodDisruptionBudgets say. Left out: NoSchedule.
@@ -80,6 +104,12 @@ class RepairPolicySpec(Typed):
     """
     enforce: bool = False
     """enforce is true to write taints, false to report only what would be done. Left out: false."""
+
+    @model_validator(mode="after")
+    def _does_something(self) -> RepairPolicySpec:
+        if self.when is None and self.burn_in is None:
+            raise slips(Slip("it asks for nothing", _NOTHING))
+        return self
 
 
 class RepairMetadata(Typed):
@@ -101,7 +131,7 @@ class RepairPolicy(Typed):
     metadata: RepairMetadata = Field(examples=[{"name": "cards"}])
     """metadata is that of every object."""
     spec: RepairPolicySpec = Field(examples=[{"when": {"healthyCardsBelow": 8}}])
-    """spec says what makes a node bad, and what follows."""
+    """spec says what makes a node bad, and what follows, and how new nodes are measured."""
     status: OfPrograms[model.RepairPolicyStatus] | None = None
     """status says which nodes are bad, and what was done. kube-rdma writes it."""
 
@@ -116,17 +146,19 @@ def load_policy(data: bytes, name: str, *, paused: bool) -> model.RepairSpec:
             where=f"RepairPolicy {name}",
         )
     spec = validate(RepairPolicySpec, document)
+    when, new = spec.when or RepairWhen(), spec.burn_in
     return model.RepairSpec(
         name,
         tuple(sorted(spec.node_selector.items())),
-        spec.when.healthy_cards_below,
-        spec.when.errors,
-        spec.when.slow,
-        spec.when.wrong_cables,
+        when.healthy_cards_below,
+        when.errors,
+        when.slow,
+        when.wrong_cables,
         spec.taint,
         spec.budget.nodes,
         spec.budget.per_leaf,
         spec.clear_after_seconds,
         spec.enforce,
         paused,
+        model.BurnInSpec(new.check, new.at_once, new.soak_seconds) if new else None,
     )

@@ -16,6 +16,8 @@ _STATES = {
     "Tainted": PageState.UNHEALTHY,
     "OverBudget": PageState.UNHEALTHY,
     "WouldTaint": PageState.WARNING,
+    "BurnIn": PageState.WARNING,
+    "WouldBurnIn": PageState.WARNING,
 }
 _NONE = (Line("There is no RepairPolicy; docs/repair.md has an example."),)
 

@@ -136,7 +136,7 @@ def seen_check(stored: Stored[bytes, BandwidthCheckStatus]) -> SeenCheck:
     return SeenCheck(*place, plan, refusal, stored.status)
 
 
-def last_measurement(stored: Stored[bytes, BandwidthCheckStatus]) -> LastMeasurement | None:
+def last_measurement(stored: Stored[Any, BandwidthCheckStatus]) -> LastMeasurement | None:
     """Return what the last run of a BandwidthCheck with figures suspects; None without such a run.
 
     While a next run is under way, the time is when that began.

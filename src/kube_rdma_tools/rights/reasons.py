@@ -66,7 +66,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
     "Role agent": {_LEASES: "its node's lease, by which it may assign addresses"},
     "ClusterRole controller": {
         "nodes": "which run agents; labels of leaf switches; cordons for driver upgrades; with "
-        "`controller.repair`, a taint",
+        "`controller.repair`, taints",
         f"repairpolicies.{OWN}": "with `controller.repair`: which nodes to taint",
         f"repairpolicies/status.{OWN}": "with `controller.repair`: what was done",
         "pods": "restarts that agents asked for; with `controller.names`, addresses; with "
@@ -78,6 +78,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         f"nodepolicies.{OWN}": "which policy has an effect",
         f"nodepolicies/status.{OWN}": "how many nodes apply it",
         f"nodereports.{OWN}": "the state of all nodes, for statuses and metrics",
+        f"nodereports/status.{OWN}": "with `controller.repair`: receipts of measurements",
         f"bandwidthchecks.{OWN}": "which measurements to make; of gangs, the results",
         f"bandwidthchecks/status.{OWN}": "what was measured",
         _CLASSES: "for a check: which nodes offer a resource by claims",
@@ -103,6 +104,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         "daemonsets.apps": "what a policy deploys",
         "configmaps": "configurations of what a policy deploys",
         "pods": "to delete the pod of a driver, which upgrades the driver",
+        f"bandwidthchecks.{OWN}": "with `controller.repair`: to measure new nodes",
         **_OF_POLICIES,
     },
     "ClusterRole bandwidth-check": _OF_PERFTEST,

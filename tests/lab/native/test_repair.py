@@ -43,7 +43,7 @@ def lab(native):
 
 def policy(lab, **spec):
     """The policy of the page with other fields; nodes of the lab have eight cards."""
-    (text,) = [
+    text, *_ = [
         one.text for one in blocks(PAGE, (ROOT / PAGE).read_text()) if one.language == "yaml"
     ]
     document = yaml.safe_load(text)

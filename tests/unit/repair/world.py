@@ -40,9 +40,12 @@ class RepairWorld:
             {"id": f"0000:0{at}:00.0", "name": f"mlx5_{at}", "resources": ["rdma/nic"]}
             | ({"reasons": ["no port is ACTIVE"]} if at < 8 - healthy else {})
             | ({"degraded": degraded} if degraded and at == 7 else {})
+            | ({"firmware": "28.39.1002"} if at == 0 else {})
             for at in range(8)
         ]
         status = {"agentVersion": "1", "summary": {"cards": 8, "healthy": healthy}, "cards": cards}
+        pool = {"resource": "rdma/nic", "mode": "hca", "shares": 8, "cards": 8}
+        status["pools"] = [pool | {"healthy": healthy}]
         status["renewTime"] = moment(self.now - timedelta(seconds=age))
         self.server.put(NODE_REPORT, {"metadata": {"name": name}, "status": status})
 

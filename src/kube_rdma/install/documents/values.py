@@ -396,8 +396,9 @@ class InstalledController(Typed):
     """
     repair: bool = False
     """
-    repair is whether the controller taints nodes whose cards are bad, as RepairPolicies say. It may
-    then write the taint kube-rdma.io/repair of all nodes. See docs/repair.md.
+    repair is whether the controller taints nodes whose cards are bad, and has new ones measured, as
+    RepairPolicies say. It may then write the taint kube-rdma.io/repair of all nodes, remove
+    kube-rdma.io/burn-in, and write receipts into NodeReports. See docs/repair.md.
     """
     extra_args: Many[str] = ()
     """

@@ -24,6 +24,9 @@ _STATES = {
     "Clearing": "tainted and well for now",
     "WouldTaint": "to be tainted",
     "OverBudget": "over the budget",
+    "BurnIn": "to be measured first",
+    "BurnInFailed": "measured badly",
+    "WouldBurnIn": "new",
 }
 _WELL = "no RepairPolicy finds it bad any more"
 Since = Mapping[tuple[str, str], float]
@@ -129,12 +132,7 @@ def _rank(present: Taint | None, wanted: tuple[Taint, str]) -> tuple[int, bool]:
 
 def _judge(policy: model.RepairSpec, world: RepairWorld, since: Since, now: float) -> _Judgement:
     """Judge the nodes of a policy; those that have its taint go before others in the budget."""
-    labels = dict(policy.selector).items()
-    nodes = {
-        name: node
-        for name, node in sorted(world.nodes.items())
-        if labels <= node.labels.items() and not node.ignored
-    }
+    nodes = {name: node for name, node in sorted(world.nodes.items()) if policy.selects(node)}
     faults = {name: fault(policy, node, world) for name, node in nodes.items()}
     bad = {name: why for name, why in faults.items() if why}
     holding = {name for name, node in nodes.items() if _has(node, policy)}

@@ -18,7 +18,7 @@ from kube_rdma.claims.rules.verdicts import judge, objections
 from kube_rdma.model.claims import claim as model
 from kube_rdma.model.claims.devices import ResourceSlice
 from kube_rdma.model.kubernetes import quantity
-from kube_rdma.model.repair import KEY
+from kube_rdma.model.repair import BURN_IN, KEY
 
 # The name of every class as an extended resource, whatever it says itself (KEP-5004).
 _OF_CLASS = "deviceclass.resource.kubernetes.io/"
@@ -129,8 +129,8 @@ _NODE_FIELD, _OF_A_NODE = "metadata.name", "kubernetes.io/hostname"
 def pod_for(manifest: Mapping[str, Any], node: str, run: str, where: str) -> dict[str, Any]:
     """Return a copy of a manifest for a node; raise Refused if it is no pod with a container.
 
-    It tolerates the taint of a RepairPolicy: a node that is measured well may lose it. `where` is
-    the place that the error names.
+    It tolerates the taints of a RepairPolicy: a node that is measured well may lose them. `where`
+    is the place that the error names.
     """
     if manifest.get("kind") != "Pod" or not manifest.get("spec", {}).get("containers"):
         raise Refused(
@@ -154,7 +154,8 @@ def pod_for(manifest: Mapping[str, Any], node: str, run: str, where: str) -> dic
     only = {"matchFields": [{"key": _NODE_FIELD, "operator": "In", "values": [node]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [only]}}
     spec["affinity"] = {"nodeAffinity": required}
-    spec["tolerations"] = [*(spec.get("tolerations") or ()), {"key": KEY, "operator": "Exists"}]
+    own = [{"key": key, "operator": "Exists"} for key in (KEY, BURN_IN)]
+    spec["tolerations"] = [*(spec.get("tolerations") or ()), *own]
     first = spec["containers"][0]
     first["command"], first["args"] = list(_WAIT), []
     for probe in ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"):

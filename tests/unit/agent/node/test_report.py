@@ -16,6 +16,8 @@ from kube_rdma.agent.node.report import NodeReporter
 from kube_rdma.fabric.neighbours import Neighbours
 from kube_rdma.hardware.error_counters import CardErrors
 from kube_rdma.model.device import PortState
+from kube_rdma.model.reports import BurnInReceipt
+from kube_rdma.repair.cluster import write_receipt
 from kube_rdma.reports.node_keeper import WritePace, pause
 from kube_rdma.reports.node_report import NodeReports
 from kube_rdma_testing.cluster.server import FakeServer
@@ -119,6 +121,22 @@ async def test_a_deleted_or_edited_report_comes_again(world):
         await until(lambda: world.summary.get("healthy") == 4)
         world.server.put(NODE_REPORT, world.stored | {"status": {"agentVersion": "mine"}})
         await until(lambda: world.summary.get("healthy") == 4)
+
+
+async def test_the_receipt_of_the_controller_stays_and_causes_no_write(world):
+    receipt = BurnInReceipt("2026-11-30T12:00:00Z", "cards", "All is well.")
+    async with world.serving(world.reporting()):
+        await until(lambda: world.summary.get("healthy") == 4)
+        writes = world.writes
+        await write_receipt(Cluster(world.server.line(), EAGER), NODE_NAME, receipt)
+        await world.again(3)
+        assert world.writes == writes + 1
+        world.change(CARDS[0], hard_card(1, PortState.DOWN), *CARDS[2:])
+        await until(lambda: world.summary["healthy"] == 3)
+        assert world.status["receipt"]["result"] == receipt.result
+        again = BurnInReceipt(receipt.time, receipt.policy, "Not well.")
+        await write_receipt(Cluster(world.server.line(), EAGER), NODE_NAME, again)
+        assert (world.status["receipt"]["result"], world.summary["healthy"]) == ("Not well.", 3)
 
 
 async def test_a_switch_port_is_reported_and_a_flood_of_forged_ones_writes_little(world):

@@ -79,9 +79,11 @@ def test_an_operator_writes_its_labels_and_its_mark():
 def test_a_controller_writes_its_labels_of_leaves_and_its_annotations():
     made = policy("controller-labels-nodes.kube-rdma.io", "default")
     validation, of_taints = made["validations"]
-    for key in (LEAF, BLOCK, *DIALECTS.values(), OWN, LEAVES, FAULTS, repair.KEY):
+    every = (LEAF, BLOCK, *DIALECTS.values(), OWN, LEAVES, FAULTS, repair.KEY, repair.BURN_IN)
+    for key in every:
         assert f"'{key}'" in validation["expression"]
     assert f"one.key == '{repair.KEY}'" in of_taints["expression"]
+    assert f"one.key in ['{repair.KEY}', '{repair.BURN_IN}']" in of_taints["expression"]
     variables = {one["name"]: one["expression"] for one in made["variables"]}
     assert (variables["operates"], variables["repairs"]) == ("false", "false")
 
@@ -109,22 +111,22 @@ def test_only_the_annotation_that_an_agent_writes_is_kept_from_others():
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("names", ["true", "false"])
-def test_agents_alone_have_the_right_by_which_that_policy_knows_them(preset, names):
-    """With and without names; whoever else had it could say what a pod got."""
-    layers = [assignment(f"controller.names={names}")]
+@pytest.mark.parametrize("parts", ["true", "false"])
+def test_agents_alone_have_the_right_by_which_that_policy_knows_them(preset, parts):
+    """With and without names and receipts; whoever else had it could say what a pod got."""
+    layers = [assignment(f"controller.{part}={parts}") for part in ("names", "repair")]
     made = list(objects(layers, preset, "rights"))
     is_installed = ONLY_AGENTS in str([*objects(layers, preset, "admission")])
     (expression,) = (one["expression"] for one in policy(ONLY_AGENTS, preset)["validations"])
-    right = ("kube-rdma.io", "nodereports", "status", "patch")
-    asked = ".group('{}').resource('{}').subresource('{}') .check('{}').allowed()".format(*right)
+    right = ("kube-rdma.io", "nodereports", "create")
+    asked = ".group('{}').resource('{}').check('{}').allowed()".format(*right)
     assert f"authorizer{asked}" in " ".join(expression.split())
     roles = {
         one["metadata"]["name"]
         for one in made
         for rule in one.get("rules", ())
         if one["kind"] == "ClusterRole"
-        if "nodereports/status" in rule["resources"] and "patch" in rule["verbs"]
+        if "nodereports" in rule["resources"] and "create" in rule["verbs"]
     }
     accounts = {
         subject["name"]

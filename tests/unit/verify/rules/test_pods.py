@@ -223,8 +223,9 @@ def test_the_pod_is_on_the_node_s_network_and_is_placed_on_tainted_nodes():
     made = pods.own_pods({"a": report("hca", [""], 1000)}, HCA, "registry.example.com/perftest:1")
     spec = pod_for(made.by_node["a"], "a", "run", "file")["spec"]
     assert spec["hostNetwork"] is True
-    repair = {"key": "kube-rdma.io/repair", "operator": "Exists"}
-    assert spec["tolerations"] == [{"operator": "Exists", "effect": "NoSchedule"}, repair]
+    keys = ("kube-rdma.io/repair", "kube-rdma.io/burn-in")
+    repair = [{"key": key, "operator": "Exists"} for key in keys]
+    assert spec["tolerations"] == [{"operator": "Exists", "effect": "NoSchedule"}, *repair]
     assert spec["containers"][0]["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
     assert set(amounts(made.by_node["a"])) == {HCA}
 
