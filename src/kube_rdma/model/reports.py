@@ -43,6 +43,14 @@ class ReportedNeighbour(kubernetes.SparsePart):
         return f"{self.switch} {self.port}"
 
 
+OLD_SECONDS = 480.0  # an agent renews its report within 400 s
+
+
+def is_old(age: float | None) -> bool:
+    """Decide whether a report of so many seconds says too little of now; None is not known."""
+    return age is None or age > OLD_SECONDS
+
+
 PortKey = tuple[CardId, str, int]
 """The card, RDMA device and number of a port."""
 

@@ -17,8 +17,8 @@ from kube_rdma.lib.phrases import listed
 from kube_rdma.model import queue as model
 from kube_rdma.model.kubernetes import cut, moment
 from kube_rdma.model.pools import Bind
+from kube_rdma.model.reports import OLD_SECONDS, is_old
 from kube_rdma.model.verify import Suspects
-from kube_rdma.reports.rules.cluster import OLD_SECONDS
 
 # Seconds until Kueue queues a Workload again. They double with each Retry, up to eight minutes:
 # Kueue 0.17 evicts at their end, so the quota is held until then (pkg/controller/core).
@@ -119,8 +119,7 @@ def _lacks(
 def _trouble(node: str, need: Counter[str], suspects: Suspects, world: model.RailsWorld) -> str:
     """Return why a node cannot be counted on for these resources; "" if it can."""
     report = world.reports.get(node)
-    age = report.age(world.now) if report else None
-    if report is None or age is None or age > OLD_SECONDS:
+    if report is None or is_old(report.age(world.now)):
         return f"has no NodeReport of the last {OLD_SECONDS / 60:.0f} minutes that can be read"
     whole = {pool.resource for pool in report.pools if pool.bind == Bind.POOL}
     for card in report.ill:

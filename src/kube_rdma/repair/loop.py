@@ -37,10 +37,10 @@ from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import repair as model
 from kube_rdma.model.kubernetes import condition, cut, moment, observed, stalled
+from kube_rdma.model.reports import is_old
 from kube_rdma.repair import cluster as objects
 from kube_rdma.repair.burn_in import BurnIn
 from kube_rdma.repair.rules import taints as rules
-from kube_rdma.reports.rules.cluster import OLD_SECONDS
 from kube_rdma.verify.cluster import last_measurement
 from kube_rdma.verify.rules.suspects import suspected
 
@@ -104,7 +104,7 @@ class RepairLoop:
         reports = {
             name: report
             for name, report in self._reports.values.items()
-            if report and (age := report.age(now)) is not None and age < OLD_SECONDS
+            if report and not is_old(report.age(now))
         }
         checks = self._checks.values
         # Of a burn-in that check is soon gone, and with it what it suspects.

@@ -24,7 +24,6 @@ from kube_rdma.model.repair import KEY
 
 # Findings of single nodes: their agents, their reports, their Events.
 
-OLD_SECONDS = 480.0  # an agent renews its report within 400 s
 _OPT_OUT = "kube-rdma.io/agent"  # a node's label; with "off" presets leave the node out
 
 # Reasons of Events about a node that stand until the other one comes, what they are called here
@@ -144,10 +143,10 @@ def _why_none(name: str, facts: model.ClusterFacts) -> str:
 
 def _old(name: str, facts: model.ClusterFacts) -> Iterator[Finding]:
     """Yield a finding if a running agent has not renewed its node's report for too long."""
-    age = facts.age((facts.reports or {})[name]) or 0.0
+    age = facts.age((facts.reports or {})[name])
     agent = next((pod for pod in facts.agents.get(name, ()) if pod.ready), None)
     ready = {node.name: node.ready for node in facts.nodes or ()}.get(name)
-    if agent and ready and age > OLD_SECONDS:
+    if agent and ready and age is not None and model.is_old(age):
         yield Finding.of(
             "ReportOld",
             f"node/{name}",
