@@ -67,6 +67,7 @@ class Mirror(Generic[V]):
         self.trouble = ""  # why nothing is known now; empty while all is well
         self._unseen: set[str] = set()  # of an earlier watch
         self.outages = 0  # how often there was trouble
+        self.refused = False  # the trouble is that the kind is missing, or a right
         self.plural = kind.plural
         self._kind, self._where, self.optional = kind, where, optional
         self._read, self._changed, self._heard = read, changed, heard
@@ -83,6 +84,7 @@ class Mirror(Generic[V]):
                         self.take(event)
             except Refused as error:
                 self._hear(Cut(str(error)))
+                self.refused = True
             await asyncio.sleep(pause(failures))
             failures += 1
 
@@ -151,6 +153,7 @@ class Mirror(Generic[V]):
     def _hear(self, event: Synced | Cut) -> None:
         self.trouble = event.why if isinstance(event, Cut) else ""
         self.outages += bool(self.trouble)
+        self.refused = False
         for why in self._notices.news("watch", *filter(None, [self.trouble])):
             tell = log.info if self.optional else log.warning
             tell("watch interrupted", kind=self._kind.kind, why=why)

@@ -251,6 +251,7 @@ class LastMeasurement(Frozen):
     namespace: str
     at: datetime
     suspects: Suspects
+    cards: Mapping[str, Mapping[str, str]] = {}  # why cards are suspects: by node, RDMA device
 
 
 # The status of a BandwidthCheck: lists have an end, and texts stand for figures.

@@ -1,4 +1,4 @@
-"""Reads RepairPolicies and the marks of nodes; writes statuses, pauses, checks and receipts."""
+"""Reads RepairPolicies and marks of nodes; writes statuses, checks, receipts, rules of cards."""
 
 from __future__ import annotations
 
@@ -15,18 +15,15 @@ from kube_client.kinds import ObjectCodec, Owner, Stored, Wanted
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import read_or_refusal
 from kube_rdma.adapters.cluster.kinds.node import NodeObjectSpec
-from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT, own_kind
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT, REPAIR_POLICY
+from kube_rdma.adapters.cluster.kinds.resource_api import TAINT_RULE, DeviceNames
 from kube_rdma.model import repair as model
+from kube_rdma.model.claims.devices import DRIVER, TaintRuleSpec
 from kube_rdma.model.fabric import FAULTS
 from kube_rdma.model.reports import BurnInReceipt
 from kube_rdma.model.verify import BandwidthCheckStatus
 from kube_rdma.repair.policy import load_policy
 from kube_rdma.verify.cluster import BANDWIDTH_CHECK
-
-_SPEC: ObjectCodec[bytes] = ObjectCodec(bytes)  # undecoded: a faulty spec gets a status too
-REPAIR_POLICY = own_kind(
-    "RepairPolicy", "repairpolicies", _SPEC, ObjectCodec.of(model.RepairPolicyStatus)
-)
 
 
 def seen_repair(stored: Stored[bytes, model.RepairPolicyStatus]) -> model.SeenRepair:
@@ -34,6 +31,7 @@ def seen_repair(stored: Stored[bytes, model.RepairPolicyStatus]) -> model.SeenRe
     paused = stored.annotation(model.PAUSED) is not None
     read = partial(load_policy, stored.spec, stored.name, paused=paused)
     policy, refusal = read_or_refusal(REPAIR_POLICY.kind, stored.name, read)
+    policy = policy and replace(policy, uid=stored.uid)
     place = (stored.name, stored.uid, stored.version, stored.generation)
     return model.SeenRepair(*place, policy, refusal, stored.status)
 
@@ -52,6 +50,44 @@ def repair_node(stored: Stored[NodeObjectSpec, Any]) -> model.RepairNode:
         stored.spec.unschedulable,
         stored.created,
     )
+
+
+def named_devices(stored: Stored[DeviceNames, None]) -> tuple[str, tuple[str, ...]] | None:
+    """Return the node of a slice and its devices; None for a slice that is not kube-rdma's."""
+    spec = stored.spec
+    if not spec.node_name or (spec.driver, spec.pool.name) != (DRIVER, spec.node_name):
+        return None
+    return spec.node_name, tuple(device.name for device in spec.devices)
+
+
+def card_rule(stored: Stored[TaintRuleSpec, None]) -> model.CardRule | None:
+    """Return the rule of a card; None for a DeviceTaintRule without a RepairPolicy as its owner."""
+    owners = (one.uid for one in stored.owners if one.kind == REPAIR_POLICY.kind)
+    owner, policy = next(owners, None), stored.label(model.KEY)
+    if not owner or not policy or stored.deleting:
+        return None
+    # The API server adds the time.
+    spec = replace(stored.spec, taint=replace(stored.spec.taint, time_added=""))
+    card = stored.annotation(model.CARD) or ""
+    return model.CardRule(stored.name, policy, owner, card, spec)
+
+
+async def create_rule(
+    cluster: Cluster, rule: model.CardRule, why: str
+) -> Stored[TaintRuleSpec, None]:
+    """Create the rule of a card; raise Conflict if there is a rule of this name, whoever's."""
+    owner = Owner(REPAIR_POLICY.api_version, REPAIR_POLICY.kind, rule.policy, rule.owner)
+    notes = ((model.KEY, why), (model.CARD, rule.card))
+    labels = ((model.KEY, rule.policy),)
+    wanted = Wanted(rule.name, "", rule.spec, labels, annotations=notes, owners=(owner,))
+    return await cluster.create(TAINT_RULE, wanted)
+
+
+async def delete_rule(cluster: Cluster, rule: model.CardRule) -> None:
+    """Delete the rule of a card, if it is as it was seen."""
+    stored = await cluster.get(TAINT_RULE, rule.name)
+    if stored and card_rule(stored) == rule:
+        await cluster.delete(TAINT_RULE, stored)
 
 
 async def write_status(

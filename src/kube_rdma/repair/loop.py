@@ -1,7 +1,7 @@
-"""Keeps the taints of nodes as RepairPolicies want them.
+"""Keeps the taints of nodes and cards as RepairPolicies want them.
 
-    watches: RepairPolicies, Nodes, NodeReports, BandwidthChecks ─► rules.plan ─► a write for each
-      node that differs, Events, the statuses of policies
+    watches: RepairPolicies, Nodes, NodeReports, BandwidthChecks, ResourceSlices, DeviceTaintRules
+      ─► rules.plan ─► a write for each node or card that differs, Events, the statuses of policies
 
 The leading copy of the controller runs it. Taint, annotation and status hold all that it needs but
 one: how long nodes have been well, which a new leader counts anew.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -21,28 +21,37 @@ import structlog
 
 from kube_base.backoff import full_jitter
 from kube_base.errors import KubeError
-from kube_base.frozen import Frozen, field
+from kube_base.frozen import Frozen, field, replace
 from kube_base.notices import Notices
-from kube_client.errors import Conflict
+from kube_client.errors import Conflict, Lost
 from kube_client.kinds import Where
 from kube_client.objects import Cluster
-from kube_client.watching import Changed
+from kube_client.watching import Changed, Deleted
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT, REPAIR_POLICY
+from kube_rdma.adapters.cluster.kinds.resource_api import NAMED_SLICE, TAINT_RULE
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.lib.debounce import Debounce
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import repair as model
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.kubernetes import condition, cut, moment, observed, stalled
-from kube_rdma.model.reports import is_old
+from kube_rdma.model.reports import NodeReportStatus, is_old
+from kube_rdma.model.verify import RECENT
 from kube_rdma.repair import cluster as objects
 from kube_rdma.repair.burn_in import BurnIn
 from kube_rdma.repair.rules import taints as rules
 from kube_rdma.verify.cluster import last_measurement
 from kube_rdma.verify.rules.suspects import suspected
+
+_MOST_DEVICES = 1024  # of a node: its agent writes the slices
+_NO_RULES = (
+    "A bad card taints its node: this API server serves no DeviceTaintRules, as Kubernetes does "
+    "from 1.37 on, or the role of the controller may not read them."
+)
 
 log = structlog.get_logger()
 
@@ -56,7 +65,7 @@ class RepairPace(Frozen):
 
 
 class RepairLoop:
-    """The part of the controller that taints nodes by RepairPolicies; the caller runs `events`.
+    """The part of the controller that carries out RepairPolicies; the caller runs `events`.
 
     `namespace` is kube-rdma's own: tenants may write BandwidthChecks in theirs.
     """
@@ -72,25 +81,34 @@ class RepairLoop:
         self._cluster, self._events, self._namespace = cluster, events, namespace
         self._timing, self._changes = timing or RepairPace(), changes or Debounce()
         mirror: Any = partial(Mirror, changed=self._changes.compare, heard=self._changes.touch)
-        self._policies = mirror(objects.REPAIR_POLICY, objects.seen_repair)
+        self._policies = mirror(REPAIR_POLICY, objects.seen_repair)
         self._nodes = mirror(NODE, objects.repair_node)
-        self._reports = mirror(NODE_REPORT, lambda stored: stored.status)
+        self._reports = mirror(NODE_REPORT, lambda stored: stored.status, changed=self._reported)
         self._checks = mirror(objects.CHECK, lambda stored: stored, where=Where(namespace))
+        own = Where(fields=f"spec.driver={DRIVER}")
+        self._slices = mirror(NAMED_SLICE, objects.named_devices, where=own, optional=True)
+        self._rules = mirror(TAINT_RULE, objects.card_rule, optional=True)
         self._since: rules.Since = {}
         # By policy, until its status has them, the newest first.
         self._actions: defaultdict[str, list[model.RepairAction]] = defaultdict(list)
         self._walls, self._notices = ObjectWalls("RepairPolicy"), Notices()
         self._burn_in = BurnIn(cluster, events, namespace, self._done, self._nodes.take)
 
+    def _reported(self, old: NodeReportStatus | None, new: NodeReportStatus | None) -> None:
+        """Note a changed report; one that is only renewed, as all are, waits for the next look."""
+        self._changes.compare(*(each and replace(each, renew_time="") for each in (old, new)))
+
     async def run(self) -> None:
         """Keep taints until cancelled; wait for an absent API server."""
-        mirrors = (self._policies, self._nodes, self._reports, self._checks)
+        facts = (self._policies, self._nodes, self._reports, self._checks)
+        mirrors = (*facts, self._slices, self._rules)
         failures = 0
         async with asyncio.TaskGroup() as tasks:
             await follow_all(tasks, self._cluster, full_jitter, *mirrors)
             while True:
                 due = None
-                if not any(one.trouble for one in mirrors):  # the end of the trouble calls it
+                troubled = [one for one in mirrors if one.trouble]  # its end calls look
+                if all(one.refused and one.optional for one in troubled):
                     is_done, due = await self.look()
                     failures = 0 if is_done else failures + 1
                 waits = [full_jitter(failures)] if failures else [self._timing.again]
@@ -109,7 +127,7 @@ class RepairLoop:
         checks = self._checks.values
         # Of a burn-in that check is soon gone, and with it what it suspects.
         lasting = (one for one in checks.values() if one.label(model.BURN_IN) is None)
-        runs = filter(None, map(last_measurement, lasting))
+        runs = tuple(filter(None, map(last_measurement, lasting)))
         suspects = suspected(runs, now).get(self._namespace, {})
         slow = {node: why for nodes, why in suspects.items() if len(nodes) == 1 for node in nodes}
         # A policy that is not understood keeps its taints, also if a newer controller wrote it.
@@ -120,7 +138,18 @@ class RepairLoop:
             for name, node in self._nodes.values.items()
             if not (node.taint and node.taint.value in unread)
         }
-        world = rules.RepairWorld(policies, nodes, reports, slow)
+        cards = defaultdict[str, dict[str, str]](dict)
+        for run in runs:
+            if now - run.at < RECENT:
+                for node, whys in run.cards.items():
+                    cards[node] |= whys
+        uids = {policy.uid for policy in policies}
+        own = tuple(
+            rule
+            for rule in self._rules.values.values()
+            if rule.owner in uids and (rule.node in nodes or rule.node not in self._nodes.values)
+        )
+        world = rules.RepairWorld(policies, nodes, reports, slow, cards, self._devices(), own)
         planned = rules.plan(world, self._since, self._timing.clock())
         self._since = planned.well_since
         is_done = True
@@ -136,8 +165,19 @@ class RepairLoop:
             is_done &= await self._walls.run((one.uid, one.version), tell)
         return is_done, planned.due
 
+    def _devices(self) -> Mapping[str, Collection[str]]:
+        """Return the devices for claims by node; none where no DeviceTaintRule can be written."""
+        found = defaultdict[str, list[str]](list)
+        for node, names in () if self._has_no_rules else self._slices.values.values():
+            found[node] += names[: _MOST_DEVICES - len(found[node])]
+        return found
+
+    @property
+    def _has_no_rules(self) -> bool:
+        return bool(self._slices.refused or self._rules.refused)
+
     async def _write(self, change: rules.TaintChange, now: str, fault: str) -> bool:
-        """Write or remove a taint, with an Event; return False to try again.
+        """Write or remove a taint of a node or card, with an Event; return False to try again.
 
         With a `fault` of doing so, only report that.
         """
@@ -145,25 +185,30 @@ class RepairLoop:
         if fault:
             return self._events.failed(about, fault)
         mark = change.why if change.taint else None
-        place = (change.node, model.KEY, change.taint, mark)
+        place, written = (change.node, model.KEY, change.taint, mark), None
         try:
-            written = await Nodes(self._cluster).set_taint(*place)
-        except Conflict:
-            return True  # somebody wrote or deleted the node, as its watch shows
+            for rule in change.removed:
+                await objects.delete_rule(self._cluster, rule)
+                self._rules.take(Deleted(rule.name, "", ""))
+            for rule in change.added:
+                made = await objects.create_rule(self._cluster, rule, change.why)
+                self._rules.take(Changed(made))
+            if not change.card and (written := await Nodes(self._cluster).set_taint(*place)):
+                self._nodes.take(Changed(written))  # the budget counts it at once
         except KubeError as error:
+            if isinstance(error, Conflict) and error.lost is not Lost.EXISTS:
+                return True  # somebody wrote or deleted it, as its watch shows
             self._notices.warn(log, "taint not written", change.node, str(error), node=change.node)
             return False
         self._notices.over(change.node)
-        if written:
-            self._nodes.take(Changed(written))  # the budget counts it at once
+        if (written or change.card) and (taint := change.taint or change.before):
             kind: model.ActionKind = "Tainted" if change.taint else "Cleared"
-            if taint := change.taint or change.before:
-                said = f"{taint.key}={taint.value}:{taint.effect}"
-                note = f"{kind} {said}: {change.why}"
-                self._events.tell(about, f"Repair{kind}", note, warning=bool(change.taint))
-                done = model.RepairAction(now, change.node, kind, change.why)
-                self._done(taint.value, done)
-            log.warning("node taint written", node=change.node, action=kind, why=change.why)
+            said = f"{kind} {change.card} {taint.key}={taint.value}:{taint.effect}: {change.why}"
+            note = " ".join(said.split())
+            self._events.tell(about, f"Repair{kind}", note, warning=bool(change.taint))
+            done = model.RepairAction(now, change.node, kind, change.why, change.card)
+            self._done(taint.value, done)
+            log.warning("taint written", node=model.place(done), action=kind, why=change.why)
         return True
 
     def _done(self, policy: str, action: model.RepairAction) -> None:
@@ -177,14 +222,14 @@ class RepairLoop:
 
         With a `fault` of doing so, only report that.
         """
-        kind = objects.REPAIR_POLICY
+        kind = REPAIR_POLICY
         about = About(kind.kind, seen.name, uid=seen.uid, api_version=kind.api_version)
         if fault:
             return self._events.failed(about, fault)
         old, every = seen.status, tuple(entries)
         over = [one for one in every if one.state == "OverBudget"]
-        if over and self._notices.news(("over", seen.name), " ".join(one.node for one in over)):
-            names = listed([f"{one.node} ({one.why})" for one in over])
+        if over and self._notices.news(("over", seen.name), " ".join(map(model.place, over))):
+            names = listed([f"{model.place(one)} ({one.why})" for one in over])
             note = f"Bad, and without a taint because the budget is used up: {names}"
             self._events.tell(about, "RepairOverBudget", note, warning=True)
         if not over:
@@ -202,6 +247,7 @@ class RepairLoop:
             every[: model.MOST_ENTRIES],
             history[: model.MOST_ACTIONS],
             observed(conditions, seen.generation),
+            _NO_RULES if self._has_no_rules and seen.policy and seen.policy.device_taint else "",
         )
         if status == old:
             return True

@@ -50,7 +50,7 @@ class RepairWhen(Typed):
 
 
 class RepairBudget(Typed):
-    """The limits on the number of nodes with the taint."""
+    """The limits on the number of nodes and cards with the taint."""
 
     nodes: int = Field(default=1, ge=1, le=1000)
     """nodes is the number of nodes that may have the taint of the policy at a time. Left out: 1."""
@@ -58,6 +58,8 @@ class RepairBudget(Typed):
     """perLeaf is the number of nodes with one value of the label kube-rdma.io/leaf that may have
     the taint at a time. Left out: only nodes counts.
     """
+    cards: int = Field(default=8, ge=1, le=1000)
+    """cards is the number of cards that may have deviceTaint at a time. Left out: 8."""
 
 
 class RepairBurnIn(Typed):
@@ -95,6 +97,11 @@ class RepairPolicySpec(Typed):
     taint: Literal["PreferNoSchedule", "NoSchedule", "NoExecute"] = "NoSchedule"
     """taint is the effect of the taint kube-rdma.io/repair. NoExecute also ends the pods on the
     node that do not tolerate it, whatever their PodDisruptionBudgets say. Left out: NoSchedule.
+    """
+    device_taint: Literal["NoSchedule", "NoExecute"] | None = None
+    """deviceTaint is the effect of a DeviceTaintRule (Kubernetes 1.37) for a single card with
+    errors, or slow, if claims use it; its node then gets no taint for that. NoExecute also ends
+    pods with the card. Left out: such a card taints its node.
     """
     budget: RepairBudget = Field(default_factory=RepairBudget)
     """budget limits how many nodes have the taint at a time. Left out: one node."""
@@ -157,6 +164,8 @@ def load_policy(data: bytes, name: str, *, paused: bool) -> model.RepairSpec:
         spec.taint,
         spec.budget.nodes,
         spec.budget.per_leaf,
+        spec.device_taint,
+        spec.budget.cards,
         spec.clear_after_seconds,
         spec.enforce,
         paused,

@@ -9,16 +9,11 @@ import msgspec
 
 from kube_base.plain_text import plain
 from kube_rdma.lib.page import Line, Page, PageRow, PageState, PageTable, Sentence
-from kube_rdma.model.repair import SeenRepair
+from kube_rdma.model.repair import SeenRepair, place
 
 _NODES, _HISTORY = ("NODE", "STATE", "WHY"), ("TIME", "POLICY", "NODE", "ACTION", "WHY")
-_STATES = {
-    "Tainted": PageState.UNHEALTHY,
-    "OverBudget": PageState.UNHEALTHY,
-    "WouldTaint": PageState.WARNING,
-    "BurnIn": PageState.WARNING,
-    "WouldBurnIn": PageState.WARNING,
-}
+_BAD = PageState.UNHEALTHY
+_STATES = dict.fromkeys(("WouldTaint", "BurnIn", "WouldBurnIn"), PageState.WARNING)
 _NONE = (Line("There is no RepairPolicy; docs/repair.md has an example."),)
 
 
@@ -32,21 +27,24 @@ def _block(seen: SeenRepair) -> tuple[Any, ...]:
     if policy is None:
         return (Line(f"{seen.name}: refused"), Sentence(seen.refusal, "  "))
     mode = "paused" if policy.paused else "enforced" if policy.enforce else "dry run"
-    head = Line(f"{seen.name}: {mode}, {policy.effect}, a budget of {policy.most_nodes}")
+    words = f"{seen.name}: {mode}, {policy.effect}, a budget of {policy.most_nodes}"
+    if policy.device_taint:
+        words += f"; cards: {policy.device_taint}, a budget of {policy.most_cards}"
+    head = Line(words)
     if status is None:
         return (head, Sentence("No controller has looked at it: is controller.repair set?", "  "))
     rows = [
-        PageRow((one.node, one.state, plain(one.why)), _STATES.get(one.state, PageState.UNHEALTHY))
+        PageRow((plain(place(one)), one.state, plain(one.why)), _STATES.get(one.state, _BAD))
         for one in status.nodes
     ]
-    table = PageTable(_NODES, tuple(rows))
-    return (head, table) if rows else (head, Sentence("No node is bad.", "  "))
+    table = PageTable(_NODES, tuple(rows)) if rows else Sentence("No node is bad.", "  ")
+    return (head, table, *([Sentence(plain(status.remark), "  ")] if status.remark else ()))
 
 
 def history_page(policies: Sequence[SeenRepair]) -> Page:
     """Return the table of what was done to nodes, the newest first."""
     done = [
-        (one.time, seen.name, one.node, one.action, plain(one.why))
+        (one.time, seen.name, plain(place(one)), one.action, plain(one.why))
         for seen in policies
         for one in (seen.status.history if seen.status else ())
     ]

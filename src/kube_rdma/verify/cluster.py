@@ -5,6 +5,7 @@ Objects of claims are read as model values.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -148,7 +149,11 @@ def last_measurement(stored: Stored[Any, BandwidthCheckStatus]) -> LastMeasureme
     why = f"is a suspect of BandwidthCheck {stored.namespace}/{stored.name}"
     ends = ((frozenset(filter(None, (one.node, one.peer))), one) for one in status.suspects)
     suspects = {of: f"{why} ({one.device})" if one.device else why for of, one in ends if of}
-    return LastMeasurement(stored.namespace, history.ended or history.began, suspects)
+    cards = defaultdict[str, dict[str, str]](dict)
+    for one in status.suspects:
+        if one.node and one.device and not one.peer:
+            cards[one.node][one.device] = f"{why} ({one.device})"
+    return LastMeasurement(stored.namespace, history.ended or history.began, suspects, cards)
 
 
 async def write_status(cluster: Cluster, seen: SeenCheck, status: BandwidthCheckStatus) -> None:

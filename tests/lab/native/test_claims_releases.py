@@ -49,6 +49,10 @@ def test_claims_work_as_on_the_newest_release(lab):
     passes_on(lab, "tests/lab/native/test_claims.py")
 
 
+def test_repair_works_as_on_the_newest_release(lab):
+    passes_on(lab, "tests/lab/native/test_repair.py", "tests/lab/native/test_repair_cards.py")
+
+
 DRIVER, NODE, CLAIMS = "made-up.test", "node-1", "resource.k8s.io/v1"
 POOL = {"name": NODE, "generation": 1, "resourceSliceCount": 1}
 CARDS = {"driver": DRIVER, "nodeName": NODE, "pool": POOL, "devices": [{"name": "card"}]}

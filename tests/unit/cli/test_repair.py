@@ -25,21 +25,25 @@ def run(world, *words, code=0):
 
 @pytest.fixture
 def world():
-    """Three bad nodes and a budget of two, a dry run, and a policy that cannot be understood."""
+    """Three bad nodes and a budget of two, a dry run, a bad card, a policy not understood."""
     made = RepairWorld()
     made.nodes(4)
+    made.report("node-0", degraded="symbol errors rise")
+    made.devices("node-0")
     made.report("node-1", healthy=7)
     made.report("node-2", healthy=0)
     made.report("node-3", healthy=6)
     made.policy(budget={"nodes": 2})
     made.policy("cables", when={"slow": True}, enforce=False, taint="NoExecute")
     made.policy("typo", when={"slow": True}, budget={"nodes": 0})
+    made.policy("links", when={"errors": True}, deviceTaint="NoExecute")
     made.measured("node-1")
 
     async def judged():
         async with made.leading():
             await until(lambda: len(made.states()) == 3 and len(made.status()["history"]) == 2)
             await until(lambda: made.states("cables") and made.status("typo"))
+            await until(lambda: made.status("links").get("history"))
 
     asyncio.run(judged())
     return made
@@ -56,7 +60,7 @@ def test_an_unknown_policy_is_refused_with_the_known_ones(world):
     for word in ("show", "history", "pause", "resume"):
         words = ["repair", word, "card"]
         result = CliRunner().invoke(cli, words, obj=opener_of(world.server))
-        assert "no RepairPolicy card. Name one of these: cables, cards, typo" in str(
+        assert "no RepairPolicy card. Name one of these: cables, cards, links, typo" in str(
             result.exception
         )
 

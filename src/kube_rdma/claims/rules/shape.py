@@ -495,7 +495,11 @@ def device_name(pool: Pool, card: Card | None) -> str:
     Names are ``0000-1a-00-0`` for a PCI address, ``rxe0-eth0`` for a soft device, ``rdma-hca`` for
     a pool.
     """
-    text = card.id if card else pool.spec.resource
+    return device_label(card.id if card else pool.spec.resource)
+
+
+def device_label(text: str) -> str:
+    """Return the device name of a card's id, or of a resource."""
     plain = _OTHER.sub("-", text.lower()).strip("-") or "device"
     if len(plain) <= _LABEL:
         return plain
@@ -520,7 +524,12 @@ def slice_name(number: int, node: str) -> str:
     The scheduler takes slices in the order of their names (sortSlicesByName of k8s.io/dynamic-
     resource-allocation/structured), so the number comes first.
     """
-    return _short(f"{number:03}-{model.DRIVER}-{node}", _SUBDOMAIN)
+    return object_name(f"{number:03}-{model.DRIVER}-{node}")
+
+
+def object_name(text: str) -> str:
+    """Return a text as the name of an object; a digest ends one that would be too long."""
+    return _short(text, _SUBDOMAIN)
 
 
 def _short(name: str, most: int) -> str:

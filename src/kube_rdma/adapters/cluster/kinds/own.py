@@ -1,4 +1,4 @@
-"""Describes NodeReports and NetworkAttachmentDefinitions, and makes ObjectKinds of other kinds."""
+"""Describes NodeReports, RepairPolicies, NetworkAttachmentDefinitions; makes other ObjectKinds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
+from kube_rdma.model.repair import RepairPolicyStatus
 from kube_rdma.model.reports import NodeReportSpec, NodeReportStatus
 
 S = TypeVar("S")
@@ -38,6 +39,12 @@ NODE_REPORT = own_kind(
 )
 
 StoredReport: TypeAlias = Stored[NodeReportSpec, NodeReportStatus]
+
+
+_UNDECODED: ObjectCodec[bytes] = ObjectCodec(bytes)  # a faulty spec gets a status too
+REPAIR_POLICY = own_kind(
+    "RepairPolicy", "repairpolicies", _UNDECODED, ObjectCodec.of(RepairPolicyStatus)
+)
 
 
 # NetworkAttachmentDefinitions of the Network Plumbing Working Group (k8s.cni.cncf.io/v1).

@@ -289,13 +289,29 @@ RESOURCE_SLICE = _kind("ResourceSlice", "resourceslices", _SLICE, NOTHING, names
 StoredSlice: TypeAlias = Stored[slices.SliceSpec, None]
 
 
+class _DeviceName(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class DeviceNames(msgspec.Struct, frozen=True, rename="camel"):
+    """The names in a ResourceSlice, which are read quickly."""
+
+    driver: str = ""
+    node_name: str | None = None
+    pool: slices.SlicePool = slices.SlicePool()
+    devices: tuple[_DeviceName, ...] = ()
+
+
+NAMED_SLICE = RESOURCE_SLICE.read_as(ObjectCodec.of(DeviceNames, writes=False), NOTHING)
+
+
 class _BetaRuleSpec(slices.TaintRuleSpec):
     """The same in v1beta2: in Kubernetes 1.36 a rule without a selector is for all devices."""
 
     device_selector: slices.DeviceSelector | None = slices.DeviceSelector()
 
 
-_RULE: ObjectCodec[slices.TaintRuleSpec] = ObjectCodec.of(slices.TaintRuleSpec, writes=False)
+_RULE: ObjectCodec[slices.TaintRuleSpec] = ObjectCodec.of(slices.TaintRuleSpec)
 _BETA_RULE: ObjectCodec[slices.TaintRuleSpec] = ObjectCodec.of(_BetaRuleSpec, writes=False)
 TAINT_RULE = _kind("DeviceTaintRule", "devicetaintrules", _RULE, NOTHING, namespaced=False)
 BETA_TAINT_RULE = replace(TAINT_RULE, version="v1beta2", spec=_BETA_RULE)
