@@ -24,6 +24,7 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.finding import NotSeen
 from kube_rdma.model.measures import Bandwidth, gbps
 from kube_rdma.model.pools import PolicyAtNode
+from kube_rdma.model.repair import RepairEntry
 
 
 class ReportedNeighbour(kubernetes.SparsePart):
@@ -518,6 +519,7 @@ class ClusterFacts(Frozen, dict=True):
     cabling: Mapping[str, tuple[ExpectedCable, ...]] | None = None  # that nodes are to have
     policies: tuple[PolicyState, ...] | None = None
     node_policies: tuple[NodePolicyState, ...] | None = None
+    repairs: Mapping[str, tuple[RepairEntry, ...]] | None = None  # by RepairPolicy
     pools: tuple[AddressPool, ...] | None = None
     networks: tuple[Network, ...] | None = None
     waiting: tuple[WaitingPod, ...] | None = None

@@ -19,7 +19,7 @@ from kube_client import wire
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import read_or_refusal
-from kube_rdma.adapters.cluster.kinds import pod
+from kube_rdma.adapters.cluster.kinds import own, pod
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT, StoredReport
 from kube_rdma.attach.cluster import network_of
@@ -32,6 +32,7 @@ from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.operator import ComponentName
 from kube_rdma.model.pools import ClusterNodePolicy
 from kube_rdma.model.preflight import REQUEST
+from kube_rdma.model.repair import RepairEntry
 from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY_STATUS
 from kube_rdma.operator.documents.nic_cluster_policy import OWN_REASONS, NicClusterPolicyStatus
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
@@ -144,6 +145,12 @@ async def stored_reports(cluster: Cluster) -> Mapping[str, StoredReport]:
 async def policies(cluster: Cluster) -> tuple[model.PolicyState, ...]:
     """Return the NicClusterPolicies of the cluster, without unreadable ones."""
     return tuple(map(_policy, (await cluster.see(NIC_CLUSTER_POLICY_STATUS)).objects))
+
+
+async def repairs(cluster: Cluster) -> Mapping[str, tuple[RepairEntry, ...]]:
+    """Return what the statuses of RepairPolicies say of nodes and cards."""
+    seen = await cluster.see(own.REPAIR_POLICY)
+    return {one.name: one.status.nodes for one in seen.objects if one.status}
 
 
 async def node_policies(cluster: Cluster) -> tuple[model.NodePolicyState, ...]:

@@ -64,6 +64,7 @@ async def take(cluster: Cluster) -> ClusterFacts:
         cabling=cabling,
         policies=await part("NicClusterPolicy", objects.policies),
         node_policies=await part("NodePolicy", objects.node_policies),
+        repairs=await part("RepairPolicy", objects.repairs),
         pools=await part("IPPool", objects.pools),
         networks=await part("NetworkAttachmentDefinition", objects.definitions),
         waiting=await part("pods that wait", objects.waiting),

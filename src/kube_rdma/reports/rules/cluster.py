@@ -20,10 +20,11 @@ from kube_rdma.model import reports as model
 from kube_rdma.model.fabric import CableFault, NodeCables
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.kubernetes import NodeState
-from kube_rdma.model.repair import KEY
+from kube_rdma.model.repair import KEY, RepairEntry, place
 
 # Findings of single nodes: their agents, their reports, their Events.
 
+_OVERRULE = "See kube-rdma repair show; docs/repair.md says how to overrule it"
 _OPT_OUT = "kube-rdma.io/agent"  # a node's label; with "off" presets leave the node out
 
 # Reasons of Events about a node that stand until the other one comes, what they are called here
@@ -90,9 +91,25 @@ def _repaired(node: NodeState) -> Iterator[Finding]:
         if taint.key == KEY:
             why = plain(dict(node.annotations).get(KEY, "")) or "nobody wrote why"
             sentence = f"RepairPolicy {taint.value} has given it the taint {KEY}: {why}"
-            remedy = "See kube-rdma repair show; docs/repair.md says how to overrule it"
             about = f"node/{node.name}"
-            yield Finding.of("NodeTainted", about, sentence, remedy, Severity.ADVICE)
+            yield Finding.of("NodeTainted", about, sentence, _OVERRULE, Severity.ADVICE)
+
+
+def _repairs(policies: Mapping[str, Sequence[RepairEntry]]) -> Iterator[Finding]:
+    """Yield advice on cards that RepairPolicies have tainted, and on what they would taint."""
+    for name, entries in policies.items():
+        for state, code, words in (
+            ("Tainted", "CardTainted", "It has tainted single cards"),
+            ("WouldTaint", "NodeNotTainted", "It is a dry run, or paused, and would taint"),
+            ("OverBudget", "NodeNotTainted", "Its budget is used up, and it does not taint"),
+        ):
+            found = [
+                one for one in entries if one.state == state and (one.card or state != "Tainted")
+            ]
+            places = [plain(f"{place(one)} ({one.why})") for one in found]
+            if places:
+                sentence, about = f"{words}: {listed(places)}", f"repairpolicy/{name}"
+                yield Finding.of(code, about, sentence, _OVERRULE, Severity.ADVICE)
 
 
 def _agent(
@@ -395,6 +412,7 @@ def findings(facts: model.ClusterFacts) -> tuple[Finding, ...]:
         *_programs(facts),
         *_policies(facts.policies or ()),
         *_node_policies(facts.node_policies or ()),
+        *_repairs(facts.repairs or {}),
         *node_findings(facts),
         *map(cable_finding, cluster_cables(facts)),
         *_pools(facts.pools or ()),

@@ -16,7 +16,7 @@ from kube_rdma.model.attach.attachment import NetworkRoute
 from kube_rdma.model.card import CardId
 from kube_rdma.model.finding import NotSeen, Severity
 from kube_rdma.model.kubernetes import NodeState, Taint, Toleration
-from kube_rdma.model.repair import KEY
+from kube_rdma.model.repair import KEY, RepairEntry
 from kube_rdma.model.reports import (
     AddressPool,
     ChosenNodes,
@@ -248,6 +248,10 @@ ADVICE = {
     "NodeTainted": replace(
         WELL, nodes=(replace(NODES[0], taints=(Taint(KEY, "NoSchedule", "cards"),)), NODES[1])
     ),
+    "CardTainted": replace(
+        WELL, repairs={"cards": (RepairEntry("n", "Tainted", "errors rise", "0000:01:00.0"),)}
+    ),
+    "NodeNotTainted": replace(WELL, repairs={"cards": (RepairEntry("n", "WouldTaint", "down"),)}),
     "DefaultRoute": replace(WELL, networks=(ROUTED,)),
     "PodsRerouted": ill(rerouted=("default/train by net1",)),
     "ModeChangePending": ill(pending=(PENDING,)),
@@ -602,6 +606,19 @@ def test_what_keeps_the_agent_off_a_node_is_named(labels, selector, why):
 def test_a_report_that_is_young_or_says_no_time_is_not_called_old(renewed):
     facts = replace(ill(renew_time=renewed), read_at=datetime(2026, 1, 1, 0, 25, tzinfo=UTC))
     assert findings(facts) == ()
+
+
+def test_what_repair_policies_would_taint_is_said_with_the_reason():
+    entries = [RepairEntry(f"n{at}", "WouldTaint", "down\x1b[2J") for at in range(5)]
+    entries += [RepairEntry("n7", "OverBudget", "slow", "0000:01:00.0")]
+    entries += [RepairEntry("n8", "Tainted", "down"), RepairEntry("n9", "Clearing", "", "card")]
+    would, over = findings(replace(WELL, repairs={"cards": tuple(entries)}))
+    assert would.problem.startswith("It is a dry run, or paused, and would taint: n0 (down")
+    assert "n2" in would.problem
+    assert would.problem.endswith("and 2 more")
+    assert "\x1b" not in would.problem
+    assert over.problem == "Its budget is used up, and it does not taint: n7 0000:01:00.0 (slow)"
+    assert {would.subject, over.subject} == {"repairpolicy/cards"}
 
 
 def test_each_word_of_wait_for_waits_for_more_than_the_one_before():
