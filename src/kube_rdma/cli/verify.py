@@ -212,11 +212,9 @@ def earlier(
 
 
 def _drawn(proof: PairProof) -> str:
-    from kube_rdma.verify.views import heat_map_svg, perftest_name, rail_maps_svg, rails_of, unit
+    from kube_rdma.verify.views import pairs_svg, perftest_name, unit
 
-    draw = rail_maps_svg if len(rails_of(proof.rated)) > 1 else heat_map_svg
-    title = f"{perftest_name(proof.run)} from pod to pod, {unit(proof.run)}"
-    return draw(proof.rated, title, latency=proof.run.latency)
+    return pairs_svg(proof, f"{perftest_name(proof.run)} from pod to pod, {unit(proof.run)}")
 
 
 def run_to_end(work: Coroutine[Any, Any, PairProof]) -> None:

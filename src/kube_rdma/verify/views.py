@@ -17,7 +17,7 @@ from kube_base.frozen import Frozen, replace
 from kube_base.natural import natural
 from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.page import Line, Page, PageRow, PageTable, state_of, wrapped
-from kube_rdma.lib.svg import PictureSize, Tone, heading, picture, text
+from kube_rdma.lib.svg import END, PictureSize, Tone, heading, picture, text
 from kube_rdma.model import verify
 
 _MARKS = {verify.Rating.WELL: "✓", verify.Rating.SLOW: "!", verify.Rating.FAILED: "✗"}
@@ -316,10 +316,10 @@ def earlier_figures(
 _SHADES = "·░▒▓█"  # from nothing to the best
 _FAILED, _SELF, _NOBODY = "✗", " ", " "
 _FEW = 9  # pods whose figures fit beside each other
-_CELL, _FONT, _LETTER = 44, 12, 7.2  # pixels; a letter is that wide at most
+_CELL, _LETTER, _NARROWEST = 44, 7.2, 420  # pixels; a letter is that wide at most
 # From worst to best: dark red, orange, light, blue. Told apart by people who see no red or green.
 _COLOURS = ("#8c2d04", "#e6842a", "#f6e8c3", "#67a9cf", "#2166ac")
-_GREY = "#bbbbbb"
+_GREY, _EDGE = "#bbbbbb", Tone("edge", "#111820", "#ffffff", of="stroke")
 
 
 def pods_of(rated: Sequence[verify.RatedPair]) -> list[str]:
@@ -354,25 +354,16 @@ def heat_map_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: bool
     scale = _Scale(rated, latency=latency)
     margin = round(_LETTER * max(map(len, pods), default=0)) + 50
     side = margin + _CELL * len(pods)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{side + 20}" height="{side + 40}">',
-        f'<g font-family="sans-serif" font-size="{_FONT}">',
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="10" y="24" font-size="16">{escape(title)}</text>',
-    ]
+    parts = [heading(10, title)]
     for place, pod in enumerate(pods):
         middle = margin + _CELL * place + _CELL // 2
-        label = escape(pod)
-        parts.append(f'<text x="{margin - 8}" y="{middle + 4}" text-anchor="end">{label}</text>')
-        turned = f'transform="rotate(-60 {middle} {margin - 8})"'
-        parts.append(f'<text x="{middle}" y="{margin - 8}" {turned}>{label}</text>')
-    for row, client in enumerate(pods):
-        for column, server in enumerate(pods):
-            pair = cells.get((client, server))
-            if pair is not None:
-                place_of_pair = (margin + _CELL * row, margin + _CELL * column)
-                parts += _picture(pair, place_of_pair, scale)
-    return "\n".join((*parts, "</g></svg>\n"))
+        turned = f' transform="rotate(-60 {middle} {margin - 8})"'
+        label = text(margin - 8, middle + 4, pod, more=END)
+        parts += [label, text(middle, margin - 8, pod, more=turned)]
+    places = {pod: margin + _CELL * place for place, pod in enumerate(pods)}
+    for (client, server), pair in cells.items():
+        parts += _picture(pair, (places[client], places[server]), scale)
+    return picture(PictureSize(max(side + 20, _NARROWEST), side + 40), title, (_EDGE,), parts)
 
 
 def _worst_cells(rated: Sequence[verify.RatedPair]) -> Mapping[tuple[str, str], verify.RatedPair]:
@@ -381,9 +372,13 @@ def _worst_cells(rated: Sequence[verify.RatedPair]) -> Mapping[tuple[str, str], 
 
 
 def _cells(rated: Sequence[verify.RatedPair]) -> Mapping[tuple[str, str], verify.RatedPair]:
-    """Return the last measurement by client and server; a lone direction stands for both."""
+    """Return the last measurement by client and server in the order of a map's rows and columns.
+
+    A lone direction stands for both.
+    """
     ways = {(pair.outcome.client, pair.outcome.server): pair for pair in rated}
-    return {(server, client): pair for (client, server), pair in ways.items()} | ways
+    both = {(server, client): pair for (client, server), pair in ways.items()} | ways
+    return dict(sorted(both.items(), key=lambda one: [*map(natural, one[0])]))
 
 
 class _Scale:
@@ -422,7 +417,7 @@ def _picture(pair: verify.RatedPair, place: tuple[int, int], scale: _Scale) -> I
         step = scale.step(pair.figure, len(_COLOURS))
         colour, label = _COLOURS[step], f"{pair.figure:.3g}"
         ink = "black" if step in (1, 2, 3) else "white"
-    edge = ' stroke="black" stroke-width="2"' if pair.rating is not verify.Rating.WELL else ""
+    edge = ' class="edge" stroke-width="2"' if pair.rating is not verify.Rating.WELL else ""
     tip = f"{pair.outcome.client} → {pair.outcome.server}: {pair.why or label}"
     yield (
         f'<g><title>{escape(tip)}</title><rect x="{x + 1}" y="{y + 1}" width="{_CELL - 2}" '
@@ -430,6 +425,12 @@ def _picture(pair: verify.RatedPair, place: tuple[int, int], scale: _Scale) -> I
     )
     centre = f'x="{x + _CELL // 2}" y="{y + _CELL // 2 + 4}"'
     yield f'<text {centre} text-anchor="middle" fill="{ink}">{label}</text></g>'
+
+
+def pairs_svg(proof: verify.PairProof, title: str) -> str:
+    """Draw the pairs as SVG: a heat map, or a map for each of several rails."""
+    draw = rail_maps_svg if len(rails_of(proof.rated)) > 1 else heat_map_svg
+    return draw(proof.rated, title, latency=proof.run.latency)
 
 
 # A map for each rail, with a legend: --svg of a run over several rails.
@@ -471,6 +472,7 @@ class _Layout(Frozen):
 def rail_maps_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: bool) -> str:
     """Draw a map for each rail as SVG; `title` names what was measured, with its unit."""
     pods, rails = pods_of(rated), rails_of(rated)
+    places = {pod: place for place, pod in enumerate(pods)}
     layout = _laid_out(len(pods))
     scale = _Scale(rated, latency=latency)
     parts = [
@@ -489,17 +491,19 @@ def rail_maps_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: boo
         corner = layout.place(number)
         parts.append(text(corner[0], corner[1] - 7, f"rail {rail}{_who_is_bad(of_rail)}"))
         cells = _cells(of_rail)  # a retry counts, not what it repeats
-        for row, client in enumerate(pods):
-            for column, server in enumerate(pods):
-                at = corner[0] + column * layout.mark, corner[1] + row * layout.mark
-                if client != server:
-                    kinds = _kinds(cells.get((client, server)), scale)
-                    seen |= set(kinds)
-                    parts += _mark(cells.get((client, server)), kinds, at, layout.mark)
+        if len(cells) < len(pods) * (len(pods) - 1):
+            seen.add(_UNTOLD.name)
+            parts.append(_shape(_UNTOLD.name, corner, layout.side))
+        for (client, server), pair in cells.items():
+            at = corner[0] + places[server] * layout.mark, corner[1] + places[client] * layout.mark
+            kinds = _kinds(pair, scale)
+            seen |= set(kinds)
+            parts.append(_mark(pair, kinds, at, layout.mark))
     _, y = layout.place(len(rails) - 1)
     bottom = y + layout.side + _GAP + 8
     legend = list(_legend(seen, bottom))
-    size = PictureSize(_WIDE, bottom + _LEGEND * len(legend) // 2 + 8)
+    width = max(_WIDE, layout.side + 2 * _MARGIN)
+    size = PictureSize(width, bottom + _LEGEND * len(legend) // 2 + 8)
     tones = (*(tone for _, tone, _ in _SHARES), _CROSS, _UNTOLD, _MISSED)
     return picture(size, f"{title}, a map for each rail", tones, (*parts, *legend))
 
@@ -521,10 +525,8 @@ def _laid_out(pods: int) -> _Layout:
     return _Layout(mark, side, max(1, (_WIDE - 2 * _MARGIN + _GAP) // (side + _GAP)))
 
 
-def _kinds(pair: verify.RatedPair | None, scale: _Scale) -> tuple[str, ...]:
+def _kinds(pair: verify.RatedPair, scale: _Scale) -> tuple[str, ...]:
     """Return the CSS classes of a mark, by which a pair's rating is drawn."""
-    if pair is None:
-        return (_UNTOLD.name,)
     if pair.figure is None:
         return (_CROSS.name,)
     share = scale.goodness(pair.figure)
@@ -532,19 +534,14 @@ def _kinds(pair: verify.RatedPair | None, scale: _Scale) -> tuple[str, ...]:
     return (tone,) if pair.rating is verify.Rating.WELL else (tone, _MISSED.name)
 
 
-def _mark(
-    pair: verify.RatedPair | None, kinds: Sequence[str], at: tuple[int, int], size: int
-) -> Iterator[str]:
+def _mark(pair: verify.RatedPair, kinds: Sequence[str], at: tuple[int, int], size: int) -> str:
     parts = "".join(_shape(kind, at, size) for kind in kinds)
-    if pair is None:
-        yield parts
-        return
     ends = pair.outcome.devices
     tip = (
         f"{pair.outcome.client} {ends[0]} → {pair.outcome.server} {ends[1]}: "
         f"{pair.why or pair.outcome.failure or 'ok'}"
     )
-    yield f"<g><title>{escape(tip)}</title>{parts}</g>"
+    return f"<g><title>{escape(tip)}</title>{parts}</g>"
 
 
 def _shape(kind: str, at: tuple[int, int], size: int) -> str:
