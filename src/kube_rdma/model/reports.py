@@ -213,6 +213,13 @@ class PendingMode(kubernetes.SparsePart):
     """message is what the change waits for, such as pods that have to end."""
 
 
+def seconds_since(time: str, now: datetime) -> float | None:
+    """Return the seconds from a time in RFC 3339 until now; None for another text."""
+    with suppress(ValueError, TypeError):  # what is no time, or one without a zone
+        return (now - datetime.fromisoformat(time)).total_seconds()
+    return None
+
+
 class NodeReport(kubernetes.SparsePart):
     """The report of a node's agent on its last survey."""
 
@@ -259,9 +266,7 @@ class NodeReport(kubernetes.SparsePart):
 
     def age(self, now: datetime) -> float | None:
         """Return the seconds since the report was renewed; None if that is not known."""
-        with suppress(ValueError, TypeError):  # what is no time, or one without a zone
-            return (now - datetime.fromisoformat(self.renew_time)).total_seconds()
-        return None
+        return seconds_since(self.renew_time, now)
 
     @property
     def pooled(self) -> tuple[ReportedCard, ...]:
@@ -516,6 +521,7 @@ class ClusterFacts(Frozen, dict=True):
     workloads: tuple[Workload, ...] | None = None
     pods: tuple[ProgramPod, ...] | None = None
     reports: Mapping[str, NodeReport] | None = None
+    receipts: Mapping[str, BurnInReceipt] | None = None  # of nodes measured before use
     cabling: Mapping[str, tuple[ExpectedCable, ...]] | None = None  # that nodes are to have
     policies: tuple[PolicyState, ...] | None = None
     node_policies: tuple[NodePolicyState, ...] | None = None
@@ -530,9 +536,9 @@ class ClusterFacts(Frozen, dict=True):
     not_seen: tuple[NotSeen, ...] = ()
     read_at: datetime | None = None  # None: nobody can say how old a report is
 
-    def age(self, report: NodeReport) -> float | None:
-        """Return the seconds since a report was renewed; None if that is not known."""
-        return report.age(self.read_at) if self.read_at else None
+    def age(self, time: str) -> float | None:
+        """Return the seconds since a time, as of a report; None if that is not known."""
+        return seconds_since(time, self.read_at) if self.read_at else None
 
     @cached_property
     def agents(self) -> Mapping[str, tuple[ProgramPod, ...]]:

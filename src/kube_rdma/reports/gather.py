@@ -56,11 +56,13 @@ async def take(cluster: Cluster) -> ClusterFacts:
     cabling = None
     if stored is not None:
         cabling = {name: report.spec.cabling for name, report in stored.items()}
+    reports = {name: report.status for name, report in (stored or {}).items() if report.status}
     return ClusterFacts(
         nodes=nodes,
         workloads=None if seen is None else workloads,
         pods=pods,
-        reports=None if stored is None else {n: r.status for n, r in stored.items() if r.status},
+        reports=None if stored is None else reports,
+        receipts={name: made.receipt for name, made in reports.items() if made.receipt},
         cabling=cabling,
         policies=await part("NicClusterPolicy", objects.policies),
         node_policies=await part("NodePolicy", objects.node_policies),

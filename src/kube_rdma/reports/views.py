@@ -17,7 +17,7 @@ from typing import TypeAlias
 from kube_base.frozen import Frozen
 from kube_base.natural import natural
 from kube_rdma.lib import page
-from kube_rdma.lib.json_values import json_list, json_object
+from kube_rdma.lib.json_values import json_list, json_object, json_value
 from kube_rdma.lib.svg import BOLD, END, LETTER, MIDDLE, PictureSize, Tone, heading, picture, text
 from kube_rdma.model import reports as model
 from kube_rdma.model.finding import Finding
@@ -79,14 +79,7 @@ def status_page(
     )
     programs, nodes, *others = (_table(head, rows, problems_only) for head, rows in tables)
     return (
-        tuple(
-            part
-            # Sentences about nodes name the programs' pods, and are alike but for them.
-            for finding, alike in page.folded(
-                findings, frozenset(pod.name for pod in facts.pods or ())
-            )
-            for part in _parts(finding, alike)
-        ),
+        tuple(part for parts in _folded(facts, findings) for part in parts),
         programs,
         nodes,
         () if problems_only else tuple(_rest(facts, marks, most)),
@@ -118,7 +111,6 @@ def status_document(
     facts: model.ClusterFacts, findings: Sequence[Finding], health: model.ClusterHealth
 ) -> dict[str, object]:
     """Return the status as JSON values. Keys are stable: only added, never renamed or removed."""
-    reports, pods = facts.reports or {}, facts.agents
     return {
         "health": health.value,
         "problems": [
@@ -134,10 +126,7 @@ def status_document(
         "notSeen": [{"what": each.part, "why": each.why} for each in facts.not_seen],
         "notInstalled": list(facts.missing),
         "programs": json_list(facts.workloads, *_PROGRAM_KEYS),
-        "nodes": [
-            _node_document(node, reports.get(node.name), pods.get(node.name, ()))
-            for node in facts.nodes or ()
-        ],
+        "nodes": [_node_document(node, facts) for node in facts.nodes or ()],
         "policies": json_list(facts.policies),
         "nodePolicies": json_list(facts.node_policies),
         "addressPools": json_list(facts.pools),
@@ -261,9 +250,19 @@ def _rest(facts: model.ClusterFacts, marks: _Marks, most: int | None) -> Iterato
     others = len(facts.nodes or ()) - ours
     if hidden:
         yield page.Line(f"{hidden} more nodes are well.")
-    ages = [age for each in (facts.reports or {}).values() if (age := facts.age(each)) is not None]
+    times = [each.renew_time for each in (facts.reports or {}).values()]
+    ages = [age for time in times if (age := facts.age(time)) is not None]
     if ages:
         yield page.Line(f"Reports are at most {max(1, ceil(max(ages) / 60))} min old.")
+    if facts.receipts:
+        of = f"{len(facts.receipts)} of {page.counted(len(facts.reports or {}), 'node')}"
+        known = [
+            (age / 86_400, node)
+            for node, one in facts.receipts.items()
+            if (age := facts.age(one.time)) is not None
+        ]
+        old = "; the oldest receipt is {:.0f} d old ({})".format(*max(known)) if known else ""
+        yield page.Line(f"Measured before use: {of}{old}.")
     if others and ours:
         yield page.Line(f"{others} {'node has' if others == 1 else 'nodes have'} no agent.")
 
@@ -275,10 +274,12 @@ def _node_policy_rows(facts: model.ClusterFacts, marks: _Marks) -> Iterator[_Cel
         yield mark, policy.name, *(str(n) if policy.seen else _NONE for n in counts)
 
 
-def _parts(finding: Finding, others: Sequence[str]) -> Iterator[page.Part]:
-    """Yield a finding's title, problem and remedy, and the other objects that it applies to."""
-    yield from page.advised(_mark(finding), finding)
-    yield from page.also(others)
+def _folded(facts: model.ClusterFacts, findings: Sequence[Finding]) -> Iterator[page.Block]:
+    """Yield of each finding title, problem and remedy, and the other objects that it applies to."""
+    # Sentences about nodes name the programs' pods, and are alike but for them.
+    pods = frozenset(pod.name for pod in facts.pods or ())
+    for finding, others in page.folded(findings, pods):
+        yield (*page.advised(_mark(finding), finding), *page.also(others))
 
 
 def _verdict(facts: model.ClusterFacts, findings: Sequence[Finding]) -> str:
@@ -297,9 +298,8 @@ def _verdict(facts: model.ClusterFacts, findings: Sequence[Finding]) -> str:
     return f"All is well.{hints}"
 
 
-def _node_document(
-    node: NodeState, report: model.NodeReport | None, pods: Sequence[model.ProgramPod]
-) -> dict[str, object]:
+def _node_document(node: NodeState, facts: model.ClusterFacts) -> dict[str, object]:
+    report, pods = (facts.reports or {}).get(node.name), facts.agents.get(node.name, ())
     document: dict[str, object] = {
         "name": node.name,
         "agents": json_list(pods, "namespace", "name", "ready", "why"),
@@ -316,6 +316,7 @@ def _node_document(
                 json_object(pool, allocatable=allocatable.get(pool.resource, 0))
                 for pool in report.pools
             ],
+            "receipt": json_value((facts.receipts or {}).get(node.name)),
         }
     return document
 

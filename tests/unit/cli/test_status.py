@@ -23,12 +23,13 @@ from kube_rdma.operator.documents.nic_cluster_policy import NicClusterPolicyObje
 from kube_rdma.reports import cluster as objects
 from kube_rdma.reports import gather
 from kube_rdma.reports.node_report import report_status
+from kube_rdma.verify.cluster import BANDWIDTH_CHECK
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.opener import opener_of
 
 KINDS = (
     *(DAEMON_SETS, DEPLOYMENTS, objects.EVENT, objects.BINDING),
-    *(NODE_REPORT, IP_POOL, NIC_CLUSTER_POLICY, DEFINITION),
+    *(NODE_REPORT, IP_POOL, NIC_CLUSTER_POLICY, DEFINITION, BANDWIDTH_CHECK),
 )
 NOW = "2026-01-01T00:00:00Z"
 HCA = "rdma/hca"

@@ -11,6 +11,7 @@ from itertools import pairwise
 from shlex import quote
 
 from kube_base.frozen import replace
+from kube_base.natural import natural
 from kube_base.plain_text import plain
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.fabric.rules.cabling import cable_faults, cable_finding
@@ -20,7 +21,7 @@ from kube_rdma.model import reports as model
 from kube_rdma.model.fabric import CableFault, NodeCables
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.kubernetes import NodeState
-from kube_rdma.model.repair import KEY, RepairEntry, place
+from kube_rdma.model.repair import BURN_IN, KEY, RepairEntry, place
 
 # Findings of single nodes: their agents, their reports, their Events.
 
@@ -50,12 +51,14 @@ _STANDING = {
 
 def cluster_cables(facts: model.ClusterFacts) -> tuple[CableFault, ...]:
     """Return the faults of the cables of all nodes; none if no NodeReport expects cables."""
+    return cable_faults(node_cables(facts)) if any((facts.cabling or {}).values()) else ()
+
+
+def node_cables(facts: model.ClusterFacts) -> tuple[NodeCables, ...]:
+    """Return the cables of all nodes that have a report, in the order of names."""
     cabling, reports = facts.cabling or {}, facts.reports or {}
-    if not any(cabling.values()):
-        return ()
-    return cable_faults(
-        NodeCables.of(name, report, cabling.get(name, ())) for name, report in reports.items()
-    )
+    names = sorted(reports, key=natural)
+    return tuple(NodeCables.of(name, reports[name], cabling.get(name, ())) for name in names)
 
 
 def node_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
@@ -70,6 +73,8 @@ def node_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
         old = list(_old(name, facts)) if name in reports else []
         yield from old
         yield from _report(name, reports.get(name))
+        if name in reports and (receipt := (facts.receipts or {}).get(name)):
+            yield from _firmware(name, reports[name], receipt)
         if name in nodes and name in reports and pods.get(name) and not old:
             yield from _shares(nodes[name], reports[name])
     yield from _empty(reports)
@@ -160,7 +165,7 @@ def _why_none(name: str, facts: model.ClusterFacts) -> str:
 
 def _old(name: str, facts: model.ClusterFacts) -> Iterator[Finding]:
     """Yield a finding if a running agent has not renewed its node's report for too long."""
-    age = facts.age((facts.reports or {})[name])
+    age = facts.age((facts.reports or {})[name].renew_time)
     agent = next((pod for pod in facts.agents.get(name, ()) if pod.ready), None)
     ready = {node.name: node.ready for node in facts.nodes or ()}.get(name)
     if agent and ready and age is not None and model.is_old(age):
@@ -221,6 +226,22 @@ def _report(name: str, report: model.NodeReport | None) -> Iterator[Finding]:
     for pending in report.pending:
         remedy = "End the pods that it names, or wait for them"
         yield Finding.of("ModeChangePending", about, pending.sentence, remedy, Severity.ADVICE)
+
+
+def _firmware(
+    name: str, report: model.NodeReport, receipt: model.BurnInReceipt
+) -> Iterator[Finding]:
+    """Yield advice if cards were measured before use with another firmware than they have now."""
+    then = dict(each.rpartition(" ")[::2] for each in receipt.firmware)
+    now = {card.name: card.firmware for card in report.pooled if card.firmware}
+    changed = [
+        plain(card) for card, firmware in now.items() if then.get(card, firmware) != firmware
+    ]
+    if changed:
+        problem = f"The firmware of {listed(changed)} is another than when the node was measured"
+        remedy = f"Have it measured again: kubectl taint nodes {quote(name)} {BURN_IN}:NoSchedule"
+        about = f"node/{name}"
+        yield Finding.of("FirmwareChanged", about, problem, remedy, Severity.ADVICE)
 
 
 def _shares(node: NodeState, report: model.NodeReport) -> Iterator[Finding]:
