@@ -79,7 +79,8 @@ async def connect(
     transport = Http(access, route, user_agent, seconds)
     try:
         program = user_agent.partition("/")[0]
-        yield Cluster(transport, pace, namespace=namespace or access.namespace, program=program)
+        names = {"namespace": namespace or access.namespace, "server": route.authority}
+        yield Cluster(transport, pace, program=program, **names)
     finally:
         transport.close()
 

@@ -52,16 +52,18 @@ class Cluster:
         *,
         namespace: str = "default",
         program: str = "kube-client",
+        server: str = "",
     ) -> None:
         """Set up a client of the API server that `transport` reaches.
 
         `namespace` is for callers that name none: what `connect` was given, else that of the
         kubeconfig's context, or of the pod that this runs in. `program` is the field manager of
-        writes, and is named in refusals.
+        writes, and is named in refusals. `server` is the host and port of the API server.
         """
         self._calls = ApiRequests(transport, pace or RequestTiming(), program)
         self.managed: Pairs = (("fieldManager", program),)
         self.namespace = namespace
+        self.server = server
 
     @property
     def listeners(self) -> list[Callable[[], None]]:

@@ -20,7 +20,9 @@ from kube_rdma.cli import options
 from kube_rdma.cli import output as out
 
 if TYPE_CHECKING:
+    from kube_client.objects import Cluster
     from kube_rdma.reports.gather import ClusterLook
+    from kube_rdma.verify.views import Checks
 
 
 @out.command(
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     "kube-rdma status --problems-only -o name",
     "kube-rdma status -o json",
     "kube-rdma status --svg cards.svg",
+    "kube-rdma status -o html > acceptance.html",
 )
 @options.flag_option("--problems-only", help="Show only what is not well; JSON has everything.")
 @click.option(
@@ -53,7 +56,10 @@ if TYPE_CHECKING:
     "--svg", help="Draw the state of all cards, node by rail, and write the picture to FILE."
 )
 @options.cluster_options()
-@out.LIST_OUTPUT
+@out.output_option(
+    (*out.LIST_FORMATS, "html"),
+    f"{out.LIST_HELP} html is a report with pictures, to hand a cluster over.",
+)
 @click.pass_obj
 def status(
     opener: options.Opener | None,
@@ -88,7 +94,10 @@ def status(
         look = asyncio.run(look_at(opener, cluster, seconds if awaited else 0.0, awaited or "all"))
         if svg:
             _draw(look, svg)
-        show(look)
+        if output == "html":
+            out.keep(_report(opener, cluster, look))
+        else:
+            show(look)
     leave(look)
 
 
@@ -140,6 +149,40 @@ def _draw(look: ClusterLook, file: Path) -> None:
     from kube_rdma.reports.views import card_grid_svg
 
     out.keep(card_grid_svg(card_grid(look.facts), "State of the cards"), file)
+
+
+def _report(opener: options.Opener | None, at: options.ClusterOptions, look: ClusterLook) -> str:
+    """Return the acceptance report as HTML, with the measurements in kube-rdma's own namespaces."""
+    from kube_base.errors import Refused
+    from kube_base.frozen import replace
+    from kube_rdma import __version__
+    from kube_rdma.fabric.rules.cabling import cable_finding
+    from kube_rdma.fabric.views import cables_section
+    from kube_rdma.lib.html_page import html_page
+    from kube_rdma.lib.part_reader import PartReader
+    from kube_rdma.reports.rules.cluster import cluster_cables, node_cables
+    from kube_rdma.reports.rules.node_report import card_grid
+    from kube_rdma.reports.views import report_parts
+    from kube_rdma.verify.cluster import listed_checks
+    from kube_rdma.verify.views import measurement_sections
+
+    reader = PartReader(hidden_by=(Refused,))
+    spaces = {workload.namespace for workload in look.facts.workloads or ()}
+
+    async def read(api: Cluster) -> tuple[str, Checks]:
+        checks = await reader.asked("BandwidthCheck", partial(listed_checks, api, spaces))
+        return api.server, checks or []
+
+    server, checks = at.ask(read, opener, "Reading the measurements.")
+    facts = replace(look.facts, not_seen=(*look.facts.not_seen, *reader.not_seen))
+    told = [(fault, cable_finding(fault)) for fault in cluster_cables(facts)]
+    head, problems, cards, *tables = report_parts(
+        facts, look.findings, card_grid(facts), [status.is_well for _, status in checks]
+    )
+    measured = (*measurement_sections(checks), cables_section(node_cables(facts), told))
+    lead = f"kube-rdma {__version__}, {facts.read_at:%Y-%m-%d %H:%M} UTC"
+    sections = (problems, cards, *measured, *tables)
+    return html_page(f"RDMA of the cluster {server}", lead, head, sections)
 
 
 async def look_at(

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from kube_base.natural import natural
 from kube_rdma.lib import page
 from kube_rdma.lib.json_values import json_list, json_object
+from kube_rdma.lib.phrases import ranged
 from kube_rdma.lib.svg import BOLD, END, MIDDLE, PictureSize, Tone, heading, picture, text
 from kube_rdma.model.fabric import CableFault, NodeCables
 from kube_rdma.model.finding import Finding
@@ -24,7 +25,8 @@ Told: TypeAlias = Sequence[tuple[CableFault, Finding]]
 _NONE, _WELL, _ILL, _ADVICE, _UNKNOWN = "-", "✓", "✗", "!", "?"
 _NODES = ("", "NODE", "HEARD", "ACCEPTED", "LEAVES")
 _PORTS = ("", "NODE", "CARD", "SWITCH PORT", "ACCEPTED")
-_ALIKE = 3  # nodes, leaves; more are one row, one word
+_ALIKE = 3  # nodes; more are one row
+_MOST = 256  # nodes in the picture of a report
 
 
 def fabric_page(nodes: Sequence[NodeCables], told: Told, *, ports: bool = False) -> page.Page:
@@ -42,6 +44,14 @@ def fabric_page(nodes: Sequence[NodeCables], told: Told, *, ports: bool = False)
     if not any(node.expected for node in nodes):
         verdict += " To be told of wrong cables: kube-rdma fabric accept."
     return (tuple(faults), (table,) if table.rows else (), (page.Sentence(verdict),))
+
+
+def cables_section(nodes: Sequence[NodeCables], told: Told) -> page.PageSection:
+    """Return the section of a report on cables; it has a picture where a node hears a switch."""
+    title = f"Cables of the first {_MOST} nodes" if nodes[_MOST:] else "Cables of the cluster"
+    is_drawn = any(node.heard or node.expected for node in nodes)
+    picture = (fabric_svg(nodes[:_MOST], told, title),) if is_drawn else ()
+    return page.PageSection("Cables", fabric_page(nodes, told)[-1], picture)
 
 
 def accepted_page(nodes: Sequence[NodeCables], *, dry: bool) -> page.Page:
@@ -70,13 +80,12 @@ def _node_rows(nodes: Sequence[NodeCables], told: Told) -> Iterator[tuple[str, .
     marks |= {node: _ILL for fault, one in told if one.is_error for node in fault.nodes}
     rows = defaultdict(list)
     for node in nodes:
-        leaves = sorted({at.switch for at in node.heard.values()}, key=natural)
-        words = ", ".join(leaves) or _NONE
-        if len(leaves) > _ALIKE:
-            words = f"{leaves[0]} … {leaves[-1]} ({len(leaves)})"
+        leaves = {at.switch for at in node.heard.values()}
         mark = marks.get(node.node, _WELL if leaves else _UNKNOWN)
         heard = f"{len(node.heard)}/{len(node.ports)}"
-        rows[mark, heard, str(len(node.expected) or _NONE), words].append(node.node)
+        rows[mark, heard, str(len(node.expected) or _NONE), ranged(leaves) or _NONE].append(
+            node.node
+        )
     for (mark, *cells), names in sorted(rows.items(), key=lambda row: row[0][0] == _WELL):
         alike = [f"{names[0]} and {len(names) - 1} alike"] if len(names) > _ALIKE else names
         yield from ((mark, name, *cells) for name in alike)

@@ -150,6 +150,15 @@ Block: TypeAlias = tuple[Part, ...]
 Page: TypeAlias = tuple[Block, ...]
 """Blocks have an empty line between them; one without parts is left out."""
 
+
+class PageSection(Frozen):
+    """A section of an HTML file: a heading, parts, and whole SVG pictures below."""
+
+    title: str
+    parts: Block = ()
+    pictures: tuple[str, ...] = ()
+
+
 INDENT = "  "  # of a PageList
 NOTE, BELOW_NOTE = "  └ ", "    "
 

@@ -419,6 +419,37 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
     """
 
     @property
+    def is_well(self) -> bool:
+        """Return whether the last run has ended, measured everything, and each pair is good."""
+        return any((each.type, each.status) == ("Well", "True") for each in self.conditions)
+
+    @property
+    def listed(self) -> PairProof:
+        """Return the last run with figures, as far as the status lists its pairs and suspects.
+
+        Pairs whose figure has the old form, without a unit, are left out.
+        """
+        pairs = [one for one in self.pairs if one.measured or one.rating is Rating.FAILED]
+        rated = (
+            RatedPair(
+                PairOutcome(one.client, one.server, one.rail, (near, far), None),
+                *(one.rating, one.why, _figure(one.measured)),
+            )
+            for one in pairs
+            for near, far, *_ in [(*one.devices, "", "")]
+        )
+        suspects = (
+            Suspect(
+                *(one.kind, one.node, one.device, one.rail, one.peer, None, one.pairs, one.of),
+                *(_figure(one.median_measured), _figure(one.median_due), one.why),
+            )
+            for one in self.suspects
+        )
+        run = PerftestRun(latency=(self.highest_measured or "").endswith("s"))
+        absent = ((one.name, one.why) for one in self.left_out)
+        return PairProof(run, tuple(rated), tuple(suspects), tuple(absent))
+
+    @property
     def history(self) -> BandwidthHistory | None:
         """Return the facts that decide when the next run is due; None without readable times."""
         try:
@@ -452,3 +483,7 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
         if self.measured_generation is None and self.state in ("Well", "NotWell"):
             return self.observed_generation
         return self.measured_generation
+
+
+def _figure(measured: str | None) -> float | None:
+    return figure_of(measured) if measured else None

@@ -18,10 +18,11 @@ from kube_base.frozen import Frozen
 from kube_base.natural import natural
 from kube_rdma.lib import page
 from kube_rdma.lib.json_values import json_list, json_object, json_value
+from kube_rdma.lib.phrases import listed, ranged
 from kube_rdma.lib.svg import BOLD, END, LETTER, MIDDLE, PictureSize, Tone, heading, picture, text
 from kube_rdma.model import reports as model
 from kube_rdma.model.finding import Finding
-from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.kubernetes import NodeState, cut
 
 _NONE = "-"
 _WELL, _ILL, _ADVICE, _UNKNOWN = "✓", "✗", "!", "?"
@@ -319,6 +320,113 @@ def _node_document(node: NodeState, facts: model.ClusterFacts) -> dict[str, obje
             "receipt": json_value((facts.receipts or {}).get(node.name)),
         }
     return document
+
+
+# The acceptance report: `kube-rdma status -o html`.
+
+_MOST = 256  # nodes, findings, versions of firmware
+_MOST_NOTES, _LONGEST_NOTE = 3, 300  # problems below a node, and their characters
+_OF_NODES = ("", "NODE", "CARDS", "RATE", "FIRMWARE", "LEAVES", "MEASURED BEFORE USE")
+_OF_FIRMWARE = ("", "FIRMWARE", "CARDS", "NODES")
+
+
+def report_parts(
+    facts: model.ClusterFacts,
+    findings: Sequence[Finding],
+    grid: Sequence[model.GridRow],
+    measured: Sequence[bool],
+) -> tuple[page.Block, page.PageSection, page.PageSection, page.PageSection, page.PageSection]:
+    """Return the verdict with numbers, and sections: problems, cards in `grid`, firmware, nodes.
+
+    `measured` says of each measurement whether it is well.
+    """
+    alike = _alike(facts, _marks(findings)).items()
+    rows = [(name, mark) for (mark, *_), names in alike for name in names]
+    rows.sort(key=lambda row: (row[1] == _WELL, natural(row[0])))
+    reports, receipts = facts.reports or {}, facts.receipts or {}
+    numbers = {
+        "nodes are well": [mark == _WELL for _, mark in rows],
+        "cards are healthy": [not one.reasons for each in reports.values() for one in each.pooled],
+        "nodes were measured before use": [name in receipts for name in reports],
+        "measurements are well": measured,
+    }
+    figures = (
+        ((f"{sum(good)} / {len(good)}", words), _WELL if good and all(good) else _ADVICE)
+        for words, good in numbers.items()
+    )
+    text, bad = _verdict(facts, findings), measured.count(False)
+    mark = _UNKNOWN if facts.is_blind or facts.is_unreported else _WELL
+    if bad:
+        of = f"{bad} of {len(measured)} measurements"
+        text = f"{of} not well. {text.replace('All is', 'All else is')}"
+    if bad or any(one.is_error for one in findings):
+        mark = _ILL
+    tiles = tuple(page.PageRow(cells, page.state_of(mark)) for cells, mark in figures)
+    head = page.Line(f"{mark} {text}", page.state_of(mark)), page.PageList(tiles, "")
+    problems, firmware = tuple(_folded(facts, findings)), tuple(_firmware_rows(reports))
+    parts = (part for some in problems[:_MOST] for part in some)
+    unread = page.not_seen(facts.not_seen, "read")
+    picture = card_grid_svg(grid[:_MOST], "State of the cards")
+    versions = _table(_OF_FIRMWARE, firmware[:_MOST], problems_only=False)
+    nodes = tuple(_node_row(*row, facts, findings) for row in rows[:_MOST])
+    return (
+        head,
+        page.PageSection("Problems and advice", (*parts, *_left_out(problems), *unread)),
+        page.PageSection("Cards", _left_out(grid), (picture,)),
+        page.PageSection("Firmware", (*versions, *_left_out(firmware))),
+        page.PageSection("Nodes", (page.PageTable(_OF_NODES, nodes), *_left_out(rows))),
+    )
+
+
+def _left_out(every: Sequence[object]) -> page.Block:
+    """Return a sentence on how many have no room in the report; nothing if all have."""
+    return (page.Sentence(f"{len(every) - _MOST} more are left out."),) if every[_MOST:] else ()
+
+
+def _node_row(
+    node: str, mark: str, facts: model.ClusterFacts, findings: Sequence[Finding]
+) -> page.PageRow:
+    """Return a node's row of the report, with its problems below."""
+    report, receipt = (facts.reports or {}).get(node), (facts.receipts or {}).get(node)
+    cards = report.pooled if report else ()
+    ports = [port for card in cards for port in card.ports]
+    measured = _NONE
+    if receipt:
+        peers = f", with {listed(receipt.peers)}" if receipt.peers else ""
+        measured = f"{receipt.time[:10]}{peers}: {receipt.result} {receipt.remark}"
+    cells = (
+        f"{sum(not card.reasons for card in cards)}/{len(cards)}",
+        _each(f"{port.gbps:g} Gb/s" for port in ports if port.gbps),
+        " ".join((_each(card.driver for card in cards), _each(card.firmware for card in cards))),
+        ranged({port.neighbour.switch for port in ports if port.neighbour}) or _NONE,
+        measured,
+    )
+    problems = (f"{one.code}: {one.problem}" for one in findings if one.subject == f"node/{node}")
+    notes = tuple(cut(text, _LONGEST_NOTE) for text in problems)[:_MOST_NOTES]
+    return page.PageRow((mark, node, *cells), page.state_of(mark), notes=notes)
+
+
+def _each(values: Iterable[str]) -> str:
+    """Return the value that all have, else how often each comes, the most frequent first."""
+    counts = Counter(filter(None, values)).most_common()
+    return listed([f"{n} × {one}" if counts[1:] else one for one, n in counts]) or _NONE
+
+
+def _firmware_rows(reports: Mapping[str, model.NodeReport]) -> Iterator[_Cells]:
+    """Yield a row for each version of firmware, marked if another one of its family is more common.
+
+    A family are the versions of one driver with the same first number.
+    """
+    nodes: dict[str, list[str]] = {}
+    for name, card in ((name, card) for name, one in reports.items() for card in one.pooled):
+        if card.firmware:
+            nodes.setdefault(f"{card.driver} {card.firmware}".strip(), []).append(name)
+    common = set()
+    for version, names in sorted(nodes.items(), key=lambda row: -len(row[1])):
+        family = version.partition(".")[0]
+        mark = _ADVICE if family in common else _WELL
+        common.add(family)
+        yield mark, version, str(len(names)), listed(sorted({*names}, key=natural))
 
 
 # The state of all cards as a picture: `kube-rdma status --svg`.

@@ -6,7 +6,7 @@ Objects of claims are read as model values.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 from kube_base.frozen import Frozen
 from kube_client import wire
 from kube_client.errors import Conflict, Lost
-from kube_client.kinds import ObjectCodec, Stored
+from kube_client.kinds import ObjectCodec, Stored, Where
 from kube_client.objects import Cluster
 from kube_client.wire import ApiRequest
 from kube_rdma.adapters.bulkhead import read_or_refusal
@@ -154,6 +154,17 @@ def last_measurement(stored: Stored[Any, BandwidthCheckStatus]) -> LastMeasureme
         if one.node and one.device and not one.peer:
             cards[one.node][one.device] = f"{why} ({one.device})"
     return LastMeasurement(stored.namespace, history.ended or history.began, suspects, cards)
+
+
+async def listed_checks(
+    cluster: Cluster, namespaces: Iterable[str]
+) -> list[tuple[str, BandwidthCheckStatus]]:
+    """Return title and status of the BandwidthChecks that list pairs, the latest run first."""
+    places = (Where(namespace=name) for name in sorted(namespaces))
+    every = [one for at in places for one in (await cluster.see(BANDWIDTH_CHECK, at)).objects]
+    titled = [(f"{one.namespace}/{one.name}", one.status) for one in every]
+    listed = [(title, status) for title, status in titled if status and status.pairs]
+    return sorted(listed, key=lambda one: one[1].start_time or "", reverse=True)
 
 
 async def write_status(cluster: Cluster, seen: SeenCheck, status: BandwidthCheckStatus) -> None:

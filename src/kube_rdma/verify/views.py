@@ -10,19 +10,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
 from kube_base.natural import natural
+from kube_base.plain_text import ended
 from kube_rdma.lib.json_values import json_list, json_object
-from kube_rdma.lib.page import Line, Page, PageRow, PageTable, state_of, wrapped
+from kube_rdma.lib.page import (
+    Line,
+    Page,
+    PageRow,
+    PageSection,
+    PageTable,
+    Sentence,
+    state_of,
+    wrapped,
+)
 from kube_rdma.lib.svg import END, PictureSize, Tone, heading, picture, text
 from kube_rdma.model import verify
 
 _MARKS = {verify.Rating.WELL: "✓", verify.Rating.SLOW: "!", verify.Rating.FAILED: "✗"}
 _RIGHT = (4, 5)
 _OF_MAP = 3  # pods from which on a map says more than rows
+_UNCUT = 10_000  # columns of a line that is not wrapped
+_MOST_DRAWN = 8  # measurements of a report; each has up to 500 pairs
 _NAMES = 3  # of those that are left out for one reason
 _LOOK = {
     verify.SuspectKind.CARD: "Look at the card's cable and port, and at the card",
@@ -431,6 +443,35 @@ def pairs_svg(proof: verify.PairProof, title: str) -> str:
     """Draw the pairs as SVG: a heat map, or a map for each of several rails."""
     draw = rail_maps_svg if len(rails_of(proof.rated)) > 1 else heat_map_svg
     return draw(proof.rated, title, latency=proof.run.latency)
+
+
+Checks: TypeAlias = Sequence[tuple[str, verify.BandwidthCheckStatus]]
+"""Titles and statuses of BandwidthChecks that list pairs."""
+
+
+def measurement_sections(checks: Checks) -> Iterator[PageSection]:
+    """Yield a section of a report for each BandwidthCheck, and one that counts further ones."""
+    yield from (_measurement(*check) for check in checks[:_MOST_DRAWN])
+    if more := checks[_MOST_DRAWN:]:
+        yield PageSection(
+            "Further measurements", (Sentence(f"{len(more)} earlier ones are left out."),)
+        )
+
+
+def _measurement(title: str, status: verify.BandwidthCheckStatus) -> PageSection:
+    mark, proof = "✓" if status.is_well else "✗", status.listed
+    result = status.result or "A run is under way; these are the figures of the run before"
+    lines = [*_suspect_lines(proof, _UNCUT), *_absent_lines(proof, _UNCUT)]
+    if status.pairs_measured > len(proof.rated):
+        of = f"{len(proof.rated)} of {_pairs(status.pairs_measured)}"
+        lines.append(Line(f"The picture has {of}: the worst, which the object lists."))
+    parts = (Sentence(line.text, state=line.state) for line in lines)
+    name = f"{'Latency in µs' if proof.run.latency else 'Bandwidth in Gb/s'}, {title}"
+    return PageSection(
+        f"Measurement {title} of {(status.start_time or '')[:10]}",
+        (Line(f"{mark} {ended(result)}", state_of(mark)), *parts),
+        (pairs_svg(proof, name),),
+    )
 
 
 # A map for each rail, with a legend: --svg of a run over several rails.

@@ -181,11 +181,20 @@ def test_a_status_counts_all_lists_the_worst_and_reads_back(proof):
     assert status.pairs_slow + status.pairs_failed == len(wrong)
     assert len(status.pairs) == min(len(proof.rated), MOST_PAIRS)
     shown = [pair.rating for pair in status.pairs]
-    assert shown == sorted(shown, key=["failed", "slow", "ok"].index)
+    order = ["failed", "slow", "ok"]
+    assert shown == sorted(shown, key=order.index)
     assert len(statuses.encode(status)) < 1_000_000  # etcd takes 1.5 MiB
     assert status.history.generation == 7
     assert (status.history.ended - status.history.began).total_seconds() == 90
     assert not status.history.hindered
+    kept = status.listed
+    worst = sorted(proof.rated, key=lambda pair: order.index(pair.rating))[:MOST_PAIRS]
+    assert [(one.outcome.server, one.rating) for one in kept.rated] == [
+        (one.outcome.server, one.rating) for one in worst
+    ]
+    figures = zip((one.figure for one in kept.rated), (one.figure for one in worst), strict=True)
+    assert all(a == b if b is None else a == pytest.approx(b, abs=0.001) for a, b in figures)
+    assert [one.node for one in kept.suspects] == [one.node for one in proof.suspects][:MOST_NAMES]
 
 
 def test_while_it_runs_the_last_figures_stay():
@@ -248,6 +257,7 @@ def test_a_status_of_the_release_before_is_read_and_compared_with():
     assert json.loads(statuses.encode(running))["pairs"][0]["figure"] == 97.5  # as it was
     unclear = statuses.decode(json.dumps({**OLD, "state": "NotMeasured"}).encode())
     assert unclear.figures_of(3) == {}
+    assert old.listed.rated == ()  # whether its figures are latencies, nobody knows
 
 
 @pytest.mark.parametrize(
@@ -267,6 +277,8 @@ def test_figures_are_texts_with_their_unit(latency, figures, texts):
     assert {said["medianMeasured"], said["medianDue"]} == set(texts)
     assert not {"lowest", "highest", "figure", "median", "due"} & {*document, *said}
     assert set(status.figures_of(1).values()) == set(figures)
+    assert status.listed.run.latency is latency
+    assert (status.listed.suspects[0].median, status.listed.suspects[0].due) == figures
 
 
 def test_a_status_of_before_suspects_had_fields_is_read():
