@@ -33,15 +33,24 @@ _NAMES = {
 
 
 def tables() -> str:
-    """Return a table of rights for each role; raise KeyError for a right without a reason."""
+    """Return a table of rights for each role; raise KeyError for a right without a reason.
+
+    A row has all resources with the same verbs and reason. What an earlier role has alike is
+    named by that role.
+    """
     order = list(_NAMES)
     rights = sorted(granted(), key=lambda right: (order.index(right.role), right))
-    lines = []
+    lines: list[str] = []
+    seen: dict[tuple[str, str, str], str] = {}  # the first role with verbs of a resource
     for role, of_role in groupby(rights, key=lambda right: right.role):
         lines += ["", f"**{_NAMES[role]}**", "", markdown_row(_HEAD), "|---|---|---|"]
+        alike: dict[tuple[str, str], list[str]] = {}  # resources by verbs and reason
         for resource, group in groupby(of_role, key=lambda right: right.resource):
-            verbs = ", ".join(right.verb for right in group)
-            lines.append(markdown_row((f"`{resource}`", verbs, REASONS[role][resource])))
+            said = (", ".join(right.verb for right in group), REASONS[role][resource])
+            first = seen.setdefault((resource, *said), role)
+            row = said if first == role else (f"as {_NAMES[first]}", "the same")
+            alike.setdefault(row, []).append(f"`{resource}`")
+        lines += [markdown_row((", ".join(names), *row)) for row, names in alike.items()]
     return "\n".join([*lines, ""])
 
 
