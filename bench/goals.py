@@ -55,7 +55,7 @@ def table(by_benchmark: Mapping[str, Sequence[Result]]) -> Iterator[str]:
         ("figure", "beside", "goal", "newest", "before", "why it is missed", "benchmark")
     )
     yield "|---" * 7 + "|"
-    shown: dict[str, None] = {}
+    runs: dict[str, dict[str, None]] = {}  # day and commit, by machine
     for word, by_key in goals().items():
         results = {result.key: result for result in by_benchmark.get(word, ())}
         for key, goal in by_key.items():
@@ -72,8 +72,9 @@ def table(by_benchmark: Mapping[str, Sequence[Result]]) -> Iterator[str]:
                     f"`{word}`",
                 )
             )
-            shown |= dict.fromkeys(measured(one) for one in (ours, before) if one)
-    yield from ("", *shown)
+            for one in filter(None, (ours, before)):
+                runs.setdefault(one.machine, {})[f"{one.day}, commit {one.commit}"] = None
+    yield from ("", *(f"Measured on {where}: {'; '.join(each)}." for where, each in runs.items()))
 
 
 def number(result: Result | None) -> str:
