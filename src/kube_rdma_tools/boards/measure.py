@@ -47,7 +47,6 @@ class Request(Frozen):
 class Row(Frozen):
     """The result of one request on a board: how many pods fit, and where their cards are."""
 
-    gpus: int
     request: Request
     pods: int
     near: NearCards
@@ -147,7 +146,7 @@ def _measured(allocator: BoardAllocator, board: Board, driver: GpuDriver, reques
         sum(one.numa_node for one in pods),
         sum(one.elsewhere for one in pods),
     )
-    return Row(request.options.gpus, request, len(pods), near)
+    return Row(request, len(pods), near)
 
 
 def _most(board: Board, request: Request) -> int:

@@ -13,7 +13,7 @@ from kube_rdma_tools.page_tables import BEGIN, markdown_row
 PAGE = "docs/claims.md"
 MARKER = BEGIN.format("boards")
 
-_HEAD = ("machine", "GPUs", "write", "pods", "root/NUMA/far")
+_HEAD = ("machine", "write", "pods", "root/NUMA/far")
 
 
 def table(allocator: BoardAllocator, boards: Iterable[Board]) -> str:
@@ -33,4 +33,4 @@ def table(allocator: BoardAllocator, boards: Iterable[Board]) -> str:
 def _line(name: str, row: Row) -> str:
     near = row.near
     cards = f"{near.root}/{near.numa_node}/{near.elsewhere}"
-    return markdown_row((name, str(row.gpus), f"`{row.request.words}`", str(row.pods), cards))
+    return markdown_row((name, f"`{row.request.words}`", str(row.pods), cards))
