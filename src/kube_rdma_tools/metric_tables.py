@@ -15,7 +15,6 @@ ALERTS = "<!-- alerts -->"
 OLD = "counters_ext/"  # a folder of old kernels
 FEWEST = 5  # rows with the same labels, from which on a sentence above the table names these
 _GUESS = re.compile(r"The threshold, (.*), is a guess\.")
-_LABEL = re.compile(r"\{\{(?:or )?\$labels\.(\w+)(?: \$labels\.\w+)?\}\}")
 
 
 def table(families: Iterable[MetricFamily], before: Iterable[MetricFamily] = ()) -> str:
@@ -68,16 +67,12 @@ def filled(page: str, tables: Iterable[tuple[str, Sequence[MetricFamily]]]) -> s
 
 
 def alerts(groups: Iterable[Mapping[str, Any]]) -> str:
-    """Return the alerts of rule groups as a table; a label's name stands for its value."""
-    rows = [rule for group in groups for rule in group["rules"]]
-    lines = ["| alert | severity, after | when |", "|---|---|---|"]
-    for rule in rows:
-        notes = rule["annotations"]
-        summary = _LABEL.sub(r"`\1`", notes["summary"])
-        guess = _GUESS.sub(r"Guess: \1.", notes.get("threshold", ""))
-        when = " ".join(filter(None, (summary, guess)))
+    """Return the alerts of rule groups as a table; the runbook says what each means."""
+    lines = ["| alert | severity, after | threshold |", "|---|---|---|"]
+    for rule in (rule for group in groups for rule in group["rules"]):
+        guess = _GUESS.sub(r"\1", rule["annotations"].get("threshold", ""))
         name = f"[`{rule['alert']}`](runbook.md#{rule['alert'].lower()})"
-        lines.append(markdown_row((name, f"{rule['labels']['severity']}, {rule['for']}", when)))
+        lines.append(markdown_row((name, f"{rule['labels']['severity']}, {rule['for']}", guess)))
     return "\n".join(lines)
 
 
