@@ -7,7 +7,6 @@ installation. Who is called at night does what docs/repair.md says.
 import json
 
 import pytest
-import yaml
 
 from kube_base.errors import KubeError
 from kube_rdma.cli.output import ExitCode
@@ -17,7 +16,7 @@ from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.installation import objects
 from kube_rdma_lab.native.replay import Replay
-from tests.documents.pages import ROOT, blocks
+from tests.kit.on_page import on_page
 from tests.kit.pods import sleeping_pod
 from tests.kit.walks import Walker
 
@@ -43,10 +42,7 @@ def lab(native):
 
 def policy(lab, **spec):
     """The policy of the page with other fields; nodes of the lab have eight cards."""
-    text, *_ = [
-        one.text for one in blocks(PAGE, (ROOT / PAGE).read_text()) if one.language == "yaml"
-    ]
-    document = yaml.safe_load(text)
+    document = on_page(PAGE, "RepairPolicy")
     document["spec"] |= {"enforce": True, "clearAfterSeconds": 10, **spec}
     cluster.apply(lab, document)
 
