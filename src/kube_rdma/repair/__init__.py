@@ -1,7 +1,8 @@
-"""Taints nodes whose cards are bad, as RepairPolicies say, and clears them when they are well.
+"""Taints nodes and cards that are bad until they are well, and has new nodes measured first.
 
-    NodeReports, measurements, cables ─► rules: evidence, budget, hysteresis ─► taint and annotation
-      of the Node, Events, the status of the policy
+    RepairPolicies; NodeReports, measurements, cables ─► rules: evidence, budget, hysteresis
+      ─► taint of the Node or DeviceTaintRule of the card, Events, the status of the policy
+    new nodes ─► a BandwidthCheck for each policy ─► receipts in NodeReports, taints removed
 
 The controller and cli may import it.
 """
