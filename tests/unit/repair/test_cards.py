@@ -109,6 +109,17 @@ async def test_a_suspected_card_is_tainted_and_a_suspected_node_as_before(world)
         await until(lambda: world.tainted == {"node-1": "NoSchedule"})
 
 
+@pytest.mark.parametrize("where", [{"namespace": "team"}, {"hours": 25}])
+async def test_only_recent_measurements_of_kube_rdma_suspect_cards(world, where):
+    """A tenant may write BandwidthChecks in a namespace of its own."""
+    policy(world)
+    world.measured("node-1", card="mlx5_3", **where)
+    world.report("node-2", degraded=RISES)
+    async with world.leading():
+        await until(lambda: world.states() == {("node-2", BAD): "Tainted"})
+    assert {node for node, _ in world.ruled} == {"node-2"}
+
+
 async def test_a_card_that_claims_do_not_use_taints_its_node(world):
     policy(world, budget={"nodes": 3})
     world.server.remove(RESOURCE_SLICE, f"000-{DRIVER}-node-0")
