@@ -8,9 +8,10 @@ import yaml
 from tests.documents.pages import ROOT, blocks
 
 
-def on_page(page: str, kind: str) -> dict[str, Any]:
-    """The first object of this kind in the blocks of YAML of a page."""
-    return next(one for one in _objects(page) if one.get("kind") == kind)
+def on_page(page: str, kind: str, name: str = "") -> dict[str, Any]:
+    """The first object of this kind, and of this name, in the blocks of YAML of a page."""
+    found = (one for one in _objects(page) if one.get("kind") == kind)
+    return next(one for one in found if name in ("", one["metadata"]["name"]))
 
 
 def _objects(page: str) -> Iterator[dict[str, Any]]:

@@ -51,7 +51,13 @@ from kube_rdma.model.ipam import (
     Timing,
 )
 from kube_rdma.model.kubernetes import NodeState
-from kube_rdma.model.reports import ExpectedCable, NodeReportStatus, ReportSummary
+from kube_rdma.model.reports import (
+    BurnInReceipt,
+    ExpectedCable,
+    NodeReportStatus,
+    ReportSummary,
+)
+from kube_rdma.repair.cluster import write_receipt
 from kube_rdma.reports.node_report import NodeReports
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
@@ -325,6 +331,8 @@ async def test_an_agent_writes_its_report_and_leaves_what_is_expected(agents, la
         assert (seen.spec.cabling, seen.status) == ((ExpectedCable(CardId("a"), "leaf-1"),), status)
     with pytest.raises(Refused, match=r"An agent may not write spec\.cabling of nodereports"):
         await expect(agents[OWN], OWN, (ExpectedCable(CardId("a"), "leaf-2"),), force=True)
+    with pytest.raises(Refused, match="An agent writes no receipt"):
+        await write_receipt(agents[OWN], OWN, BurnInReceipt("now", "cards", "All is well."))
 
 
 @pytest.fixture
