@@ -83,11 +83,15 @@ async def create_rule(
     return await cluster.create(TAINT_RULE, wanted)
 
 
-async def delete_rule(cluster: Cluster, rule: model.CardRule) -> None:
-    """Delete the rule of a card, if it is as it was seen."""
+async def delete_rule(cluster: Cluster, rule: model.CardRule) -> bool:
+    """Delete the rule of a card, if it is as it was seen; return whether it was deleted.
+
+    Kubernetes writes its status meanwhile, which does not count.
+    """
     stored = await cluster.get(TAINT_RULE, rule.name)
-    if stored and card_rule(stored) == rule:
-        await cluster.delete(TAINT_RULE, stored)
+    if stored is None or card_rule(stored) != rule:
+        return False
+    return await cluster.delete(TAINT_RULE, stored, unchanged=False)
 
 
 async def write_status(

@@ -185,23 +185,24 @@ class RepairLoop:
         if fault:
             return self._events.failed(about, fault)
         mark = change.why if change.taint else None
-        place, written = (change.node, model.KEY, change.taint, mark), None
+        place, is_written = (change.node, model.KEY, change.taint, mark), bool(change.added)
         try:
             for rule in change.removed:
-                await objects.delete_rule(self._cluster, rule)
+                is_written |= await objects.delete_rule(self._cluster, rule)
                 self._rules.take(Deleted(rule.name, "", ""))
             for rule in change.added:
                 made = await objects.create_rule(self._cluster, rule, change.why)
                 self._rules.take(Changed(made))
             if not change.card and (written := await Nodes(self._cluster).set_taint(*place)):
                 self._nodes.take(Changed(written))  # the budget counts it at once
+                is_written = True
         except KubeError as error:
             if isinstance(error, Conflict) and error.lost is not Lost.EXISTS:
                 return True  # somebody wrote or deleted it, as its watch shows
             self._notices.warn(log, "taint not written", change.node, str(error), node=change.node)
             return False
         self._notices.over(change.node)
-        if (written or change.card) and (taint := change.taint or change.before):
+        if is_written and (taint := change.taint or change.before):
             kind: model.ActionKind = "Tainted" if change.taint else "Cleared"
             said = f"{kind} {change.card} {taint.key}={taint.value}:{taint.effect}: {change.why}"
             note = " ".join(said.split())

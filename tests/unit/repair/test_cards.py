@@ -314,12 +314,12 @@ async def test_a_rule_that_is_another_by_now_is_not_deleted(world):
     await create_rule(cluster, rule, "why")
     (stored,) = world.server.documents("devicetaintrules")
     world.server.put(TAINT_RULE, {**stored, "spec": OTHERS})
-    await delete_rule(cluster, rule)
+    assert not await delete_rule(cluster, rule)
     assert world.ruled
     world.server.put(TAINT_RULE, stored)
-    await delete_rule(cluster, rule)
+    assert await delete_rule(cluster, rule)
     assert not world.ruled
-    await delete_rule(cluster, rule)
+    assert not await delete_rule(cluster, rule)
 
 
 async def test_a_policy_that_is_not_understood_does_not_hide_cards_of_its_nodes(world):
