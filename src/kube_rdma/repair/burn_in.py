@@ -110,8 +110,10 @@ class BurnIn:
         step, is_done = rules.step(world), True
         said = step.said
         if world.acts and not world.spec:
-            names = f"{self._namespace}/{world.burn_in.check} with a template"
-            said = f"It needs a BandwidthCheck {names}, and {objects.check_name(seen.name)} free"
+            title = f"BandwidthCheck {self._namespace}/{world.burn_in.check}"
+            said = f"There is no {title} with a template: create it, or name another"
+            if check and not world.current:
+                said = f"{check.name} is not of this policy: delete it, or rename the policy"
         try:
             # The marks of nodes come before the deletion of the check that says what they are.
             await self._mark(world, step)

@@ -57,7 +57,7 @@ def test_the_good_node_is_admitted_with_a_receipt_and_the_lossy_one_is_named(lab
     pod = sleeping_pod("", limits={"rdma/ib": 1}, hostNetwork=True)
     # One machine has all processors.
     spec = {"template": {"spec": pod["spec"]}, "nodes": GOOD, "iterations": 100}
-    spec |= {"tolerancePercent": 90, "pairSeconds": 60}
+    spec |= {"minBandwidth": "30M", "tolerancePercent": 90, "pairSeconds": 60}
     version, name = "kube-rdma.io/v1alpha1", {"name": CHECK, "namespace": SPACE}
     check = manifests.manifest(version, "BandwidthCheck", name, spec)
     asked = {"burnIn": {"check": CHECK, "soakSeconds": 0}, "enforce": True}

@@ -420,7 +420,8 @@ async def test_a_check_that_cannot_be_copied_is_named_once(wrong):
         await until(lambda: world.told("BurnInNotMeasured"))
         await until(world.states)
     (note,) = world.told("BurnInNotMeasured")
-    assert f"BandwidthCheck {SPACE}/rounds with a template" in note
+    names = {"taken": f"{CHECK} is not of this policy"}
+    assert names.get(wrong, f"no BandwidthCheck {SPACE}/rounds with a template") in note
     assert bool(world.check) is (wrong == "taken")
 
 
