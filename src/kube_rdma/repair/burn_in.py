@@ -24,7 +24,6 @@ from kube_client.watching import Changed
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.own import REPAIR_POLICY
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.model import repair as model
 from kube_rdma.model.kubernetes import moment
@@ -103,8 +102,7 @@ class BurnIn:
 
         With a `fault` of doing so, only report that.
         """
-        kind = REPAIR_POLICY
-        about = About(kind.kind, seen.name, uid=seen.uid, api_version=kind.api_version)
+        about = objects.about(seen)
         if fault:
             return self._events.failed(about, fault)
         step, is_done = rules.step(world), True

@@ -14,6 +14,7 @@ from kube_client.calls import make
 from kube_client.kinds import ObjectCodec, Owner, Stored, Wanted
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import read_or_refusal
+from kube_rdma.adapters.cluster.events import About
 from kube_rdma.adapters.cluster.kinds.node import NodeObjectSpec
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT, REPAIR_POLICY
 from kube_rdma.adapters.cluster.kinds.resource_api import TAINT_RULE, DeviceNames
@@ -34,6 +35,12 @@ def seen_repair(stored: Stored[bytes, model.RepairPolicyStatus]) -> model.SeenRe
     policy = policy and replace(policy, uid=stored.uid)
     place = (stored.name, stored.uid, stored.version, stored.generation)
     return model.SeenRepair(*place, policy, refusal, stored.status)
+
+
+def about(seen: model.SeenRepair) -> About:
+    """Return the reference by which Events name a policy."""
+    kind = REPAIR_POLICY
+    return About(kind.kind, seen.name, uid=seen.uid, api_version=kind.api_version)
 
 
 def repair_node(stored: Stored[NodeObjectSpec, Any]) -> model.RepairNode:

@@ -223,8 +223,7 @@ class RepairLoop:
 
         With a `fault` of doing so, only report that.
         """
-        kind = REPAIR_POLICY
-        about = About(kind.kind, seen.name, uid=seen.uid, api_version=kind.api_version)
+        about = objects.about(seen)
         if fault:
             return self._events.failed(about, fault)
         old, every = seen.status, tuple(entries)
