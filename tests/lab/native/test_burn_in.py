@@ -42,9 +42,10 @@ def new(lab):
     cluster.kubectl(lab, "delete", "repairpolicy", policy["metadata"]["name"])
     cluster.kubectl(lab, "delete", "bandwidthcheck", named["name"], "-n", AGENTS)
     waiting.until(lab, "the end of the check with its policy", lambda: not check(lab))
-    cluster.kubectl(lab, "delete", "nodereport", NODE)  # with its receipt; the agent writes another
     if is_new(lab):
         cluster.kubectl(lab, "taint", "node", NODE, f"{model.BURN_IN}-")
+    # With its receipt; the agent writes another, which may not be there yet.
+    cluster.kubectl(lab, "delete", "nodereport", NODE, "--ignore-not-found")
 
 
 def check(lab):
