@@ -402,7 +402,7 @@ async def test_a_configuration_that_is_refused_settles_it(node):
     node.conf.write_text(json.dumps(CLUSTER | {"cniVersion": "0.2.0"}))
     async with node.agent(chained=False) as side:
         await until(lambda: not side.unsettled())
-        assert node.events_of("NetworkConfigurationRefused") == {NODE_NAME}
+        await until(lambda: node.events_of("NetworkConfigurationRefused") == {NODE_NAME})
 
 
 async def test_behind_a_meta_plugin_it_is_settled_without_being_chained(node):
