@@ -47,9 +47,9 @@ def policy(lab, **spec):
     cluster.apply(lab, document)
 
 
-def taints(lab):
-    """The taints of the node, as key=value:effect."""
-    found = cluster.get(lab, f"node/{NODE}")["spec"].get("taints", ())
+def taints(lab, node=NODE):
+    """The taints of a node, as key=value:effect."""
+    found = cluster.get(lab, f"node/{node}")["spec"].get("taints", ())
     return {f"{one['key']}={one.get('value', '')}:{one['effect']}" for one in found}
 
 

@@ -28,6 +28,7 @@ from tests.kit.on_leaves import (
 )
 from tests.kit.on_page import on_page
 from tests.kit.pods import IMAGE
+from tests.lab.native.test_repair import taints
 
 pytestmark = pytest.mark.slow  # Kueue takes many minutes to build, and the lab is its own
 
@@ -45,12 +46,6 @@ def lab(tmp_path_factory):
         words = ("rollout", "status", CONTROLLERS, "-n", NAMESPACE, "--timeout=0")
         waiting.run(made, made.kubectl(*words), concerns=words)
         yield made
-
-
-def taints(lab, node):
-    """The taints of a node, as key=value:effect."""
-    found = cluster.get(lab, f"node/{node}")["spec"].get("taints", ())
-    return {f"{one['key']}={one.get('value', '')}:{one['effect']}" for one in found}
 
 
 @contextmanager
